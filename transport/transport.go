@@ -1,0 +1,95 @@
+// Package transport is the contract between the engines and a message broker.
+//
+// An adapter implements [Transport]; what it can do beyond moving messages it
+// says in its [Traits]. Everything else here ([Message], [Codec], [Match], the
+// header names) is shared vocabulary. The package depends on the standard
+// library alone.
+package transport
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Errors of [Transport.Send], one a message, wrapped with what the broker said.
+var (
+	// ErrRejected is an answer: the broker will not take this message (too
+	// large, refused by policy, invalid name). It counts as an attempt.
+	ErrRejected = errors.New("rejected by the broker")
+	// ErrUnroutable is an answer: the broker took part, but no queue takes the
+	// topic now. It costs no attempt; the message is sent again later.
+	ErrUnroutable = errors.New("no queue takes the topic")
+	// ErrUnavailable means that the broker could not be reached, was blocked,
+	// or was lost before it answered. The message may or may not be stored. It
+	// costs no attempt and opens the engine's circuit breaker.
+	ErrUnavailable = errors.New("broker unavailable")
+	// ErrPermanent, joined to ErrRejected, says that the same message would be
+	// refused for ever (its size, its name): it ends failed at once.
+	ErrPermanent = errors.New("permanent")
+)
+
+// Transport moves messages from publishers to groups of consumers. All methods
+// may be called concurrently. The engine does not close a transport: who made
+// it closes it, after the bus has stopped.
+type Transport interface {
+	// Send hands messages to the broker and waits for its confirmations. It
+	// returns one error a message, in the same order: nil means stored by the
+	// broker; see ErrRejected, ErrUnroutable and ErrUnavailable. Any other
+	// error is an unknown outcome, such as a confirmation that did not come in
+	// time: the message counts as attempted and is sent again. Send returns
+	// when ctx ends, with ErrUnavailable for what is then unanswered, and
+	// never waits without a limit. It keeps no reference to msgs.
+	Send(ctx context.Context, msgs []*Message) []error
+
+	// Receive declares the source's queue and delivers from it until ctx ends,
+	// then returns nil. When the source is lost it returns an error; the engine
+	// calls again, with a backoff. Deliver blocks while the workers are full,
+	// and gets at most src.Window deliveries at once. A delivery that is
+	// neither acked nor nacked when Receive returns is delivered again.
+	Receive(ctx context.Context, src Source, deliver func(ctx context.Context, batch []Delivery)) error
+
+	// Check reports whether the broker can be used now; it is the probe of the
+	// engine's circuit breaker. It returns an error that wraps ErrUnavailable
+	// when a later call may succeed by itself.
+	Check(ctx context.Context) error
+
+	// Traits says what the transport can do. It does not change.
+	Traits() Traits
+}
+
+// Delivery is one message in the hands of a consumer.
+type Delivery interface {
+	// Message is what arrived. It belongs to the receiver.
+	Message() *Message
+	// Ack says that the message is safely stored here.
+	Ack() error
+	// Nack gives the message back, to be delivered again after the wait, to any
+	// consumer of the group.
+	Nack(after time.Duration) error
+}
+
+// Source names what a consumer wants: one queue a group, which takes every
+// message whose topic matches one of the patterns.
+type Source struct {
+	Group  string   // name of the queue: group and version
+	Topics []string // patterns, see Match
+	Window int      // most deliveries unanswered at once; at least 1
+}
+
+// Traits is what the engines and the docs must know of a transport.
+type Traits struct {
+	// Name of the technology, for logs and health: "rabbitmq".
+	Name string
+	// Destination names where messages go (broker and exchange, no
+	// credentials). Two instances of one version that differ in it are refused.
+	Destination string
+	// Ordered: messages sent one after another arrive in that order.
+	Ordered bool
+	// Routing: Send reports ErrUnroutable.
+	Routing bool
+	// Wildcards: a Source may have patterns with * and #.
+	Wildcards bool
+	// MaxTopic and MaxMessage are the broker's limits in bytes; 0: none known.
+	MaxTopic, MaxMessage int
+}
