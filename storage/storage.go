@@ -225,3 +225,8 @@ func (e *TxTypeError) Error() string {
 type Execer interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
+
+// TxBinder teaches a SQL storage a further type of transaction. It reports
+// false for a type that it does not know, and an error for a value of its type
+// that cannot be used.
+type TxBinder func(tx any) (e Execer, ok bool, err error)
