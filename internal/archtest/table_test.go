@@ -1,0 +1,121 @@
+package archtest
+
+// A row says what one package may import beside the standard library and
+// itself. What it may import holds for its test files too.
+type row struct {
+	pkg      string    // folder below the module root; "." is the root, "x/*" all below x without a row of their own
+	ours     []string  // rows whose packages it may import; "*" is any
+	mods     []string  // modules of others; "*" is any
+	testOurs []string  // more rows for its test files
+	testMods []string  // more modules for its test files
+	files    []fileRow // modules that some of its files alone may import
+}
+
+// A fileRow allows modules to the files with such names only.
+type fileRow struct {
+	names []string // as for path.Match
+	mods  []string
+}
+
+// module is the path of this module.
+const module = "github.com/capbus/gocap"
+
+// Modules of others, by the name they have in the table.
+const (
+	modFx     = "go.uber.org/fx"
+	modGoleak = "go.uber.org/goleak"
+	modGorm   = "gorm.io/gorm"
+	modSQLite = "github.com/libtnb/sqlite"
+	modModern = "modernc.org/sqlite"
+)
+
+// testOnly lists the modules that test files of every package may import.
+// A user's `go mod tidy` looks at the tests of the packages he imports, so each
+// entry costs every user a download. goleak is one small package without
+// dependencies of its own, and each package that starts goroutines needs it.
+func testOnly() []string { return []string{modGoleak} }
+
+// table is the dependency rule. A row that names "internal/*" does not get
+// internal/rows with it: a package belongs to the most exact row.
+func table() []row {
+	return []row{
+		// Contracts. They do not know each other, nor anything else.
+		{pkg: "transport"},
+		{pkg: "storage"},
+
+		// Mechanics. Those of the rows are for the engines only, else a
+		// transport could reach storage through them.
+		{pkg: "internal/*", ours: []string{"internal/*"}},
+		{pkg: "internal/rows", ours: []string{"storage", "internal/*"}},
+
+		// Engines. They do not know each other. Their tests run on the memory
+		// adapters, which import no module of others.
+		engine("subscribe"),
+		engine("processor"),
+
+		// Options, and the facade.
+		{pkg: ".", ours: library()},
+		{
+			pkg:      "cap",
+			ours:     append([]string{"."}, library()...),
+			testOurs: []string{"storage/memstore", "transport/memqueue", "storage/gormstore", "storage/sqlite"},
+			testMods: []string{modGorm},
+			files:    []fileRow{{names: []string{"fx.go", "*fx*_test.go"}, mods: []string{modFx}}},
+		},
+
+		// Conformance suites.
+		{pkg: "transport/transporttest", ours: []string{"transport", "internal/*"}},
+		{pkg: "storage/storagetest", ours: []string{"storage", "internal/*"}},
+
+		// Adapters: their own contract and their own client library.
+		{
+			pkg:      "transport/memqueue",
+			ours:     []string{"transport", "internal/*"},
+			testOurs: []string{"transport/transporttest"},
+		},
+		{
+			pkg:      "storage/memstore",
+			ours:     []string{"storage", "internal/*"},
+			testOurs: []string{"storage/storagetest"},
+		},
+		{
+			pkg:      "storage/gormstore",
+			ours:     []string{"storage", "internal/*"},
+			mods:     []string{modGorm},
+			testOurs: []string{"storage/storagetest"},
+			testMods: []string{modSQLite},
+		},
+		{
+			pkg:      "storage/sqlite",
+			ours:     []string{"storage", "storage/gormstore", "internal/*"},
+			mods:     []string{modGorm, modSQLite, modModern},
+			testOurs: []string{"storage/storagetest"},
+		},
+
+		// Programs, and tests across adapters. Nothing imports them.
+		{pkg: "examples/*", ours: []string{"*"}, mods: []string{"*"}},
+		{pkg: "integration/*", ours: []string{"*"}, mods: []string{"*"}},
+	}
+}
+
+func engine(pkg string) row {
+	return row{
+		pkg:      pkg,
+		ours:     []string{"transport", "storage", "internal/*", "internal/rows"},
+		testOurs: []string{"storage/memstore", "transport/memqueue"},
+	}
+}
+
+func library() []string {
+	return []string{"transport", "storage", "subscribe", "processor", "internal/*", "internal/rows"}
+}
+
+// bare lists the rows whose packages, tests included, reach no module of others
+// but those of testOnly, however long the way: a user who takes one adapter
+// gets that adapter's client library and no other.
+func bare() []string {
+	return []string{
+		"transport", "storage", "subscribe", "processor", ".", "internal/*", "internal/rows",
+		"transport/transporttest", "storage/storagetest", "transport/memqueue", "storage/memstore",
+	}
+}
