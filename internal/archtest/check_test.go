@@ -144,5 +144,9 @@ func list(names []string) string {
 	if len(names) == 0 {
 		return "nothing"
 	}
-	return strings.Join(names, ", ")
+	shown := make([]string, len(names))
+	for i, name := range names {
+		shown[i] = display(name)
+	}
+	return strings.Join(shown, ", ")
 }
