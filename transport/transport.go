@@ -58,6 +58,19 @@ type Transport interface {
 	Traits() Traits
 }
 
+// Declarer is an optional ability of a transport: to make the queues of groups
+// known before their first Receive. Who sends and receives calls it once for
+// each of its groups before the first Send, because a message that is sent
+// before a group's queue exists can reach other groups, count as stored, and
+// miss this one. On a broker that keeps queues this matters once; in process
+// it matters at every start.
+type Declarer interface {
+	// Declare creates the source's queue and bindings and consumes nothing;
+	// Window is ignored. It may be repeated. An error that wraps
+	// ErrUnavailable may pass by itself: Receive declares too.
+	Declare(ctx context.Context, src Source) error
+}
+
 // Delivery is one message in the hands of a consumer.
 type Delivery interface {
 	// Message is what arrived. It belongs to the receiver.
