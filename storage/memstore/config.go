@@ -1,0 +1,4 @@
+package memstore
+
+// Config configures a Store. There is nothing to set.
+type Config struct{}
