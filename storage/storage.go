@@ -78,6 +78,9 @@ type Writer interface {
 // goroutine, whether the transaction has ended (committed or rolled back).
 type EndProber interface {
 	Ended() bool
+	// TxKey identifies the transaction: writers bound to one have equal keys,
+	// so that it is probed once however many messages are published in it.
+	TxKey() any
 }
 
 // EndNotifier is optional on a Writer, and preferred over EndProber: f is
@@ -127,8 +130,9 @@ type Member interface {
 	// Accept inserts inbox records, owned by this member unless the record is
 	// unmatched (Subscriber ""; then by nobody), in one transaction. Records that
 	// are there already (version, group, subscriber, topic, message id) are
-	// skipped. It returns those it inserted. Record.Fault set: the record is
-	// inserted final failed, with that text as its error.
+	// skipped. It returns those it inserted, as they were given. Record.Fault set:
+	// the record is inserted final failed, with that text as its error; it waits
+	// for no subscription, so that a callback it owes is always this member's.
 	Accept(ctx context.Context, recs ...*Record) (fresh []*Record, err error)
 
 	// Due reads rows of this member that are due, in order of due time, without
@@ -177,8 +181,9 @@ type Query struct {
 	IDs []ID
 	// Lanes are looked through independently, each by its own limit.
 	Lanes []Lane
-	// MaxBytes ends the reading of rows, after at least one, when their headers
-	// and bodies have more; 0: no limit. Lanes cut by it look full.
+	// MaxBytes ends the reading of rows with the one that makes the sum of their
+	// headers and bodies exceed it; 0: no limit. So a caller that sums up sees
+	// that there may be more, as with a full lane.
 	MaxBytes int
 	// Stale, in TakeOver, restricts to rows that have been due for so long, and
 	// lets a lane match every subscriber of its group, unmatched rows included.
