@@ -30,9 +30,9 @@ const (
 )
 
 // testOnly lists the modules that test files of every package may import.
-// A user's `go mod tidy` looks at the tests of the packages he imports, so each
-// entry costs every user a download. goleak is one small package without
-// dependencies of its own, and each package that starts goroutines needs it.
+// A user's `go mod tidy` downloads what the tests of the packages he imports
+// need, so an entry must be worth a download to everybody. goleak is small, needs
+// nothing but the standard library, and comes along with fx's tests anyway.
 func testOnly() []string { return []string{modGoleak} }
 
 // table is the dependency rule. A row that names "internal/*" does not get
