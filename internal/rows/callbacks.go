@@ -1,0 +1,75 @@
+package rows
+
+import (
+	"context"
+	"sync"
+
+	"github.com/capbus/gocap/storage"
+)
+
+// callbacks makes the callback of final failed rows, one after another, off the
+// path of the engine. A row stays in hand, and due in the table, until its
+// callback has returned: if the process dies before, another makes it.
+type callbacks struct {
+	desk *Desk
+	wake chan struct{}
+
+	mu    sync.Mutex
+	queue []*Row
+}
+
+func (c *callbacks) add(r *Row) {
+	c.mu.Lock()
+	c.queue = append(c.queue, r)
+	c.mu.Unlock()
+	if c.desk.Draining() {
+		c.drop()
+		return
+	}
+	signal(c.wake)
+}
+
+func (c *callbacks) next() *Row {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.queue) == 0 {
+		return nil
+	}
+	r := c.queue[0]
+	c.queue = c.queue[1:]
+	return r
+}
+
+// drop empties the queue: the callbacks are still owed.
+func (c *callbacks) drop() {
+	for r := c.next(); r != nil; r = c.next() {
+		c.desk.leave(r)
+	}
+}
+
+func (c *callbacks) run(ctx context.Context) {
+	for {
+		if r := c.next(); r != nil {
+			c.make(ctx, r)
+			continue
+		}
+		select {
+		case <-c.wake:
+		case <-c.desk.closing:
+			c.drop()
+			return
+		case <-ctx.Done():
+			c.drop()
+			return
+		}
+	}
+}
+
+func (c *callbacks) make(ctx context.Context, r *Row) {
+	if r.Tenure.Over() {
+		c.desk.leave(r) // whoever takes the row makes it
+		return
+	}
+	c.desk.cfg.Callback(ctx, r)
+	c.desk.Settle(r, storage.Outcome{ID: r.ID, Kind: storage.CallbackDone})
+}

@@ -1,0 +1,211 @@
+package rows
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/capbus/gocap/internal/quiet"
+	"github.com/capbus/gocap/storage"
+)
+
+// MaxTakeovers is the number of deaths of its process after which a row ends
+// failed: a message that kills whoever handles it must not do so for ever.
+const MaxTakeovers = 5
+
+// Row is a row in hand.
+type Row struct {
+	*storage.Record
+
+	Tenure *Tenure // under whose number it is worked on
+
+	claim claim
+}
+
+// claim is how a row was started.
+type claim uint8
+
+const (
+	plain   claim = iota // no write was needed
+	planned              // delayed, made scheduled
+	suspect              // its process died once; claimed with some others
+	alone                // more than once; claimed alone
+)
+
+// Config of a Desk.
+type Config struct {
+	Log *quiet.Logger
+	// Start gets a row to work on; it does not block. The engine answers with
+	// Settle, Done or GiveBack.
+	Start func(*Row)
+	// Callback is made for a final failed row, off the engine's path; nil: none
+	// is configured. A panic in it is contained by the caller of this package.
+	Callback func(context.Context, *Row)
+	// Freed is called after rows have left the hand; it does not block.
+	Freed func([]*Row)
+	// Later is told that a row will be due in so long; it does not block.
+	Later func(time.Duration)
+	// Policy decides how rows end that killed their process too often.
+	Policy Policy
+	// Batch is the most outcomes written at once; Suspects is how many rows of
+	// dead instances may be under way at once.
+	Batch, Suspects int
+}
+
+// Desk is the life of rows in hand: it starts them, stores their outcomes, and
+// makes the callback of those that failed for good. Safe for concurrent use.
+type Desk struct {
+	Hand Hand
+
+	cfg       Config
+	settler   settler
+	gate      gate
+	callbacks callbacks
+
+	draining, closing chan struct{} // closed by Drain and Close
+}
+
+// NewDesk returns a desk; its Run does the work.
+func NewDesk(cfg Config) *Desk {
+	d := &Desk{cfg: cfg, draining: make(chan struct{}), closing: make(chan struct{})}
+	d.settler = settler{log: cfg.Log, batch: cfg.Batch, wake: make(chan struct{}, 1)}
+	d.gate = gate{desk: d, wake: make(chan struct{}, 1)}
+	d.callbacks = callbacks{desk: d, wake: make(chan struct{}, 1)}
+	return d
+}
+
+// Run works until Close is called and all outcomes are stored. Rows are started
+// and callbacks made on the context work; outcomes are stored until last ends.
+func (d *Desk) Run(work, last context.Context) {
+	var loops, all sync.WaitGroup
+	loops.Go(func() { d.gate.run(work) })
+	loops.Go(func() { d.callbacks.run(work) })
+	all.Go(func() { d.settler.run(last) })
+	loops.Wait() // a callback that has just returned still stores that it was made
+	d.settler.close()
+	all.Wait()
+}
+
+// Close lets Run end once the outcomes given so far are stored. It is called
+// once, after Drain.
+func (d *Desk) Close() { close(d.closing) }
+
+// Drain stops starting rows: those that wait leave the hand as they are. It is
+// called once.
+func (d *Desk) Drain() {
+	close(d.draining)
+	d.gate.drop()
+	d.callbacks.drop()
+}
+
+// Draining reports whether Drain was called.
+func (d *Desk) Draining() bool {
+	select {
+	case <-d.draining:
+		return true
+	default:
+		return false
+	}
+}
+
+// WaitDrain waits until Drain is called or ctx ends.
+func (d *Desk) WaitDrain(ctx context.Context) {
+	select {
+	case <-d.draining:
+	case <-ctx.Done():
+	}
+}
+
+// Admit starts rows that are in hand.
+func (d *Desk) Admit(t *Tenure, recs []*storage.Record) {
+	for _, rec := range recs {
+		r := &Row{Record: rec, Tenure: t}
+		switch {
+		case rec.Final && d.cfg.Callback != nil:
+			d.callbacks.add(r)
+		case rec.Final:
+			d.Settle(r, storage.Outcome{ID: rec.ID, Kind: storage.CallbackDone})
+		case rec.Takeovers >= MaxTakeovers:
+			d.Settle(r, d.cfg.Policy.Final(rec, "its process died each time it was tried", false))
+		case rec.Takeovers > 0 || rec.Status == storage.Delayed:
+			d.gate.add(r)
+		default:
+			d.start(r)
+		}
+	}
+}
+
+func (d *Desk) start(r *Row) {
+	if d.Draining() || r.Tenure.Over() {
+		d.GiveBack(r)
+		return
+	}
+	d.cfg.Start(r)
+}
+
+// Settle stores the outcome of a row. A retry that is due at once starts again
+// in the same hands when it is stored.
+func (d *Desk) Settle(r *Row, o storage.Outcome) { d.SettleThen(r, o, nil) }
+
+// SettleThen is as Settle, and calls then, which does not block, once the row
+// has left the hand or starts again.
+func (d *Desk) SettleThen(r *Row, o storage.Outcome, then func()) {
+	d.settler.add(settlement{row: r, outcome: o, done: func(stored bool) {
+		d.settled(r, o, stored)
+		if then != nil {
+			then()
+		}
+	}})
+}
+
+func (d *Desk) settled(r *Row, o storage.Outcome, stored bool) {
+	d.gate.ended(r)
+	switch {
+	case !stored:
+		d.leave(r)
+	case o.Kind == storage.Retry && o.After <= 0:
+		again := *r.Record
+		again.Status, again.Takeovers = storage.Failed, 0
+		if o.Counted {
+			again.Retries++
+		}
+		again.LastError = o.Error
+		d.start(&Row{Record: &again, Tenure: r.Tenure})
+	case o.Kind == storage.Fail && o.Callback && d.cfg.Callback != nil:
+		final := *r.Record
+		final.Final, final.Status, final.LastError = true, storage.Failed, o.Error
+		if o.Counted {
+			final.Retries++
+		}
+		d.callbacks.add(&Row{Record: &final, Tenure: r.Tenure})
+	default:
+		d.leave(r)
+		if o.Kind == storage.Retry || o.Kind == storage.Postpone {
+			d.cfg.Later(o.After)
+		}
+	}
+}
+
+// Done takes a row out of the hand whose outcome is stored already, or which
+// another instance has.
+func (d *Desk) Done(r *Row) {
+	d.gate.ended(r)
+	d.leave(r)
+}
+
+// GiveBack takes a row out of the hand that was not worked on, or whose work
+// was cut: nothing is counted, and it is due as before.
+func (d *Desk) GiveBack(r *Row) {
+	if r.claim >= suspect {
+		d.Settle(r, storage.Outcome{ID: r.ID, Kind: storage.Release, Claimed: true})
+		return
+	}
+	d.Done(r)
+}
+
+func (d *Desk) leave(rs ...*Row) {
+	for _, r := range rs {
+		d.Hand.Leave(r.ID)
+	}
+	d.cfg.Freed(rs)
+}

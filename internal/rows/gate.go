@@ -1,0 +1,148 @@
+package rows
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/capbus/gocap/internal/backoff"
+	"github.com/capbus/gocap/storage"
+)
+
+// gate starts the rows that need a write before their first try: delayed ones,
+// a batch at once, and those whose process died, a few or one at a time, so
+// that a row which kills its process is told from its neighbours.
+type gate struct {
+	desk *Desk
+	wake chan struct{}
+
+	mu       sync.Mutex
+	delayed  []*Row
+	suspects []*Row // taken over once
+	loners   []*Row // more often
+	running  int    // suspects under way
+	alone    bool   // a loner is under way
+}
+
+func (g *gate) add(r *Row) {
+	g.mu.Lock()
+	switch {
+	case r.Takeovers > 1:
+		r.claim = alone
+		g.loners = append(g.loners, r)
+	case r.Takeovers == 1:
+		r.claim = suspect
+		g.suspects = append(g.suspects, r)
+	default:
+		r.claim = planned
+		g.delayed = append(g.delayed, r)
+	}
+	g.mu.Unlock()
+	if g.desk.Draining() {
+		g.drop()
+		return
+	}
+	signal(g.wake)
+}
+
+// ended tells that a row is no longer under way.
+func (g *gate) ended(r *Row) {
+	if r.claim < suspect {
+		return
+	}
+	g.mu.Lock()
+	if r.claim == alone {
+		g.alone = false
+	} else {
+		g.running--
+	}
+	r.claim = plain
+	g.mu.Unlock()
+	signal(g.wake)
+}
+
+// drop empties the queues: nothing was written for these rows.
+func (g *gate) drop() {
+	g.mu.Lock()
+	waiting := append(append(g.delayed, g.suspects...), g.loners...)
+	g.delayed, g.suspects, g.loners = nil, nil, nil
+	g.mu.Unlock()
+	g.desk.leave(waiting...)
+}
+
+func (g *gate) run(ctx context.Context) {
+	for {
+		if batch := g.next(); len(batch) > 0 {
+			g.claim(ctx, batch)
+			continue
+		}
+		select {
+		case <-g.wake:
+		case <-g.desk.closing:
+			g.drop()
+			return
+		case <-ctx.Done():
+			g.drop()
+			return
+		}
+	}
+}
+
+// next takes rows of one tenure that may start now.
+func (g *gate) next() []*Row {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if batch := cut(&g.delayed, g.desk.cfg.Batch); len(batch) > 0 {
+		return batch
+	}
+	if batch := cut(&g.suspects, g.desk.cfg.Suspects-g.running); len(batch) > 0 {
+		g.running += len(batch)
+		return batch
+	}
+	if g.alone {
+		return nil
+	}
+	batch := cut(&g.loners, 1)
+	g.alone = len(batch) > 0
+	return batch
+}
+
+// cut takes up to n rows of the first row's tenure off the queue.
+func cut(queue *[]*Row, n int) []*Row {
+	q, k := *queue, 0
+	for k < len(q) && k < n && q[k].Tenure == q[0].Tenure {
+		k++
+	}
+	*queue = q[k:]
+	return q[:k:k]
+}
+
+// claim writes the start of the rows and starts those that are still ours. An
+// error leaves it unknown whether it was written: the rows go back to the
+// table, and a later look finds them.
+func (g *gate) claim(ctx context.Context, batch []*Row) {
+	recs := make([]*storage.Record, len(batch))
+	for i, r := range batch {
+		recs[i] = r.Record
+	}
+	wctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	claimed, err := batch[0].Tenure.Claim(wctx, recs...)
+	cancel()
+	if err != nil && ctx.Err() == nil {
+		g.desk.cfg.Log.Warn(ctx, "rows not claimed, trying again", "", slog.Int("rows", len(batch)), slog.Any("err", err))
+		backoff.Sleep(ctx, 100*time.Millisecond)
+	}
+	now := make(map[storage.ID]*storage.Record, len(claimed))
+	for _, rec := range claimed {
+		now[rec.ID] = rec
+	}
+	for _, r := range batch {
+		if rec := now[r.ID]; rec != nil {
+			r.Record = rec
+			g.desk.start(r)
+		} else {
+			g.desk.Done(r)
+		}
+	}
+}

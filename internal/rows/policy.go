@@ -1,0 +1,44 @@
+package rows
+
+import (
+	"time"
+
+	"github.com/capbus/gocap/storage"
+)
+
+// Policy says when a failed row is tried again.
+type Policy struct {
+	Count       int // attempts in all
+	Interval    time.Duration
+	Immediate   int // failed attempts that are followed by another at once
+	Backoff     func(attempt int) time.Duration
+	KeepFailed  time.Duration // until a final failed row expires
+	OweCallback bool          // a final failed row owes a callback
+}
+
+// Failed returns the outcome of a row whose attempt was answered with an error.
+// A wait of 0 or more overrides the policy's.
+func (p Policy) Failed(r *storage.Record, reason string, permanent bool, wait time.Duration) storage.Outcome {
+	attempt := r.Retries + 1
+	if permanent || attempt >= p.Count {
+		return p.Final(r, reason, true)
+	}
+	switch {
+	case wait >= 0:
+	case p.Backoff != nil:
+		wait = max(0, p.Backoff(attempt))
+	case attempt <= p.Immediate:
+		wait = 0
+	default:
+		wait = p.Interval
+	}
+	return storage.Outcome{ID: r.ID, Kind: storage.Retry, Counted: true, After: wait, Error: reason}
+}
+
+// Final returns the outcome of a row that is not tried again.
+func (p Policy) Final(r *storage.Record, reason string, counted bool) storage.Outcome {
+	return storage.Outcome{
+		ID: r.ID, Kind: storage.Fail, Counted: counted, Error: reason,
+		After: p.KeepFailed, Callback: p.OweCallback,
+	}
+}

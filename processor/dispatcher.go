@@ -1,0 +1,263 @@
+package processor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/capbus/gocap/internal/quiet"
+	"github.com/capbus/gocap/internal/rows"
+	"github.com/capbus/gocap/internal/wire"
+	"github.com/capbus/gocap/storage"
+	"github.com/capbus/gocap/transport"
+)
+
+// senders is how many batches are on the wire at once; a topic that hangs may
+// use half of them.
+const senders = 8
+
+// DispatcherConfig configures a Dispatcher. All fields but Callback are
+// required.
+type DispatcherConfig struct {
+	Transport transport.Transport
+	Log       *quiet.Logger
+	Policy    rows.Policy
+	// Callback is made for a message that failed for good.
+	Callback func(ctx context.Context, rec *storage.Record, m *transport.Message)
+	// KeepSent is how long a sent row stays; negative: it is deleted at once.
+	KeepSent        time.Duration
+	AllowUnroutable bool
+	// SendWindow is the most rows in hand, BatchSize the most in one Send.
+	SendWindow, BatchSize int
+	// SendTimeout bounds one Send.
+	SendTimeout time.Duration
+}
+
+// Dispatcher sends the rows of the outbox that it is given.
+type Dispatcher struct {
+	cfg     DispatcherConfig
+	desk    *rows.Desk
+	queue   *rows.Queue[string] // by topic
+	breaker *breaker
+	freed   chan struct{}
+	retry   *NeedRetry
+}
+
+// NewDispatcher returns a Dispatcher and the NeedRetry that feeds it; the Run
+// of each does the work.
+func NewDispatcher(cfg DispatcherConfig, keeper *rows.Keeper, poll time.Duration) (*Dispatcher, *NeedRetry) {
+	d := &Dispatcher{cfg: cfg, freed: make(chan struct{}, 1)}
+	d.queue = rows.NewQueue(func(string) int { return senders / 2 })
+	dc := rows.Config{
+		Log: cfg.Log, Policy: cfg.Policy, Batch: cfg.BatchSize, Suspects: cfg.BatchSize,
+		Start: func(r *rows.Row) { d.queue.Add(r.Topic, r) },
+		Freed: func([]*rows.Row) { signal(d.freed) },
+		Later: func(wait time.Duration) { d.retry.Expect(wait) },
+	}
+	if cfg.Callback != nil {
+		dc.Callback = d.callback
+	}
+	d.desk = rows.NewDesk(dc)
+	d.retry = NewNeedRetry(NeedRetryConfig{
+		Keeper: keeper, Hand: &d.desk.Hand, Taker: d, Log: cfg.Log,
+		PollInterval: poll, BatchSize: cfg.BatchSize, MaxBytes: maxLookBytes,
+	})
+	d.breaker = newBreaker(cfg.Transport.Check, cfg.Log.Log, d.retry.Kick)
+	return d, d.retry
+}
+
+// maxLookBytes bounds the memory that one look takes.
+const maxLookBytes = 8 << 20
+
+// Hand is what this dispatcher has in hand.
+func (d *Dispatcher) Hand() *rows.Hand { return &d.desk.Hand }
+
+// Run works until Stop was called and all outcomes are stored: it sends on the
+// context work, and stores outcomes until last ends.
+func (d *Dispatcher) Run(work, last context.Context) {
+	next, stop := context.WithCancel(work)
+	defer stop()
+	var loops, desk sync.WaitGroup
+	desk.Go(func() { d.desk.Run(work, last) })
+	loops.Go(func() { d.breaker.run(next) })
+	for range senders {
+		loops.Go(func() { d.send(next, work) })
+	}
+	d.desk.WaitDrain(work)
+	stop()
+	loops.Wait()
+	d.giveBackQueued() // what was added while Stop emptied the queue
+	d.desk.Close()
+	desk.Wait()
+}
+
+// Stop makes Run take nothing new, finish what is on the wire, and end.
+func (d *Dispatcher) Stop() {
+	d.desk.Drain()
+	d.giveBackQueued()
+}
+
+func (d *Dispatcher) giveBackQueued() {
+	for _, r := range d.queue.Empty() {
+		d.desk.GiveBack(r)
+	}
+}
+
+// Room implements Taker: nothing is taken while the breaker is open, and new
+// rows are looked for when a quarter of the window is free.
+func (d *Dispatcher) Room() []storage.Lane {
+	free := d.cfg.SendWindow - d.desk.Hand.Len()
+	if free < max(1, d.cfg.SendWindow/4) || d.breaker.isOpen() || d.desk.Draining() {
+		return nil
+	}
+	return []storage.Lane{{Limit: free}}
+}
+
+// Admit implements Taker.
+func (d *Dispatcher) Admit(t *rows.Tenure, recs []*storage.Record) { d.desk.Admit(t, recs) }
+
+// Freed implements Taker.
+func (d *Dispatcher) Freed() <-chan struct{} { return d.freed }
+
+// send takes batches until next ends; what it has begun it finishes on work.
+func (d *Dispatcher) send(next, work context.Context) {
+	for {
+		topic, batch, ok := d.queue.Next(next, d.cfg.BatchSize)
+		if !ok {
+			return
+		}
+		d.sendBatch(work, batch)
+		d.queue.Done(topic)
+	}
+}
+
+func (d *Dispatcher) sendBatch(work context.Context, batch []*rows.Row) {
+	if d.breaker.isOpen() || batch[0].Tenure.Over() {
+		for _, r := range batch {
+			d.desk.GiveBack(r)
+		}
+		return
+	}
+	var good []*rows.Row
+	var msgs []*transport.Message
+	for _, r := range batch {
+		m, err := message(r.Record)
+		if err != nil {
+			d.desk.Settle(r, d.cfg.Policy.Failed(r.Record, err.Error(), true, -1))
+			continue
+		}
+		good, msgs = append(good, r), append(msgs, m)
+	}
+	if len(good) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(work, d.cfg.SendTimeout)
+	defer cancel()
+	defer context.AfterFunc(batch[0].Tenure.Context(), cancel)()
+	errs := d.call(ctx, msgs)
+	timedOut := errors.Is(ctx.Err(), context.DeadlineExceeded) && work.Err() == nil
+	for i, r := range good {
+		if timedOut && errors.Is(errs[i], transport.ErrUnavailable) {
+			errs[i] = fmt.Errorf("no answer of the broker within %s", d.cfg.SendTimeout) // counts as an attempt
+		}
+		d.settle(work, r, errs[i])
+	}
+}
+
+// call sends, and turns a panic or a wrong number of answers into an unknown
+// outcome of every message.
+func (d *Dispatcher) call(ctx context.Context, msgs []*transport.Message) (errs []error) {
+	defer func() {
+		var err error
+		if p := recover(); p != nil {
+			err = fmt.Errorf("transport panicked: %v", p)
+			d.cfg.Log.Log.LogAttrs(ctx, slog.LevelError, "transport panicked", slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+		} else if len(errs) != len(msgs) {
+			err = fmt.Errorf("transport answered %d of %d messages", len(errs), len(msgs))
+		}
+		if err != nil {
+			errs = make([]error, len(msgs))
+			for i := range errs {
+				errs[i] = err
+			}
+		}
+	}()
+	return d.cfg.Transport.Send(ctx, msgs)
+}
+
+func (d *Dispatcher) settle(work context.Context, r *rows.Row, err error) {
+	switch {
+	case err == nil:
+		d.breaker.sent()
+		d.desk.Settle(r, storage.Outcome{ID: r.ID, Kind: storage.Succeed, After: d.cfg.KeepSent})
+	case work.Err() != nil || r.Tenure.Over():
+		d.desk.GiveBack(r)
+	case errors.Is(err, transport.ErrUnavailable):
+		d.breaker.trip(work, err)
+		d.desk.GiveBack(r)
+	case errors.Is(err, transport.ErrUnroutable):
+		d.unroutable(work, r, err)
+	default:
+		o := d.cfg.Policy.Failed(r.Record, err.Error(), errors.Is(err, transport.ErrPermanent), -1)
+		d.failed(work, r, o, err)
+		d.desk.Settle(r, o)
+	}
+}
+
+// maxUnroutableWait is the longest wait between two tries of a message that no
+// queue takes.
+const maxUnroutableWait = 5 * time.Minute
+
+// unroutable costs no attempt. The wait grows with the age of the row, and the
+// row fails for good only when a failed row would expire.
+func (d *Dispatcher) unroutable(ctx context.Context, r *rows.Row, err error) {
+	if d.cfg.AllowUnroutable {
+		d.desk.Settle(r, storage.Outcome{ID: r.ID, Kind: storage.Succeed, After: d.cfg.KeepSent})
+		return
+	}
+	d.cfg.Log.Warn(ctx, "no queue takes the topic, message kept", r.Topic, slog.String("topic", r.Topic), slog.Any("err", err))
+	if r.Age >= d.cfg.Policy.KeepFailed {
+		d.desk.Settle(r, d.cfg.Policy.Final(r.Record, err.Error(), false))
+		return
+	}
+	wait := max(d.cfg.Policy.Interval, min(r.Age, maxUnroutableWait))
+	d.desk.Settle(r, storage.Outcome{ID: r.ID, Kind: storage.Retry, After: wait, Error: err.Error()})
+}
+
+func (d *Dispatcher) failed(ctx context.Context, r *rows.Row, o storage.Outcome, err error) {
+	if o.Kind == storage.Fail {
+		d.cfg.Log.Log.LogAttrs(ctx, slog.LevelError, "message not sent, given up", slog.String("topic", r.Topic),
+			slog.String("msg_id", r.ID.String()), slog.Int("attempt", r.Retries+1), slog.Any("err", err))
+		return
+	}
+	d.cfg.Log.Warn(ctx, "message not sent, trying again", r.Topic, slog.String("topic", r.Topic),
+		slog.String("msg_id", r.ID.String()), slog.Int("attempt", r.Retries+1), slog.Any("err", err))
+}
+
+func (d *Dispatcher) callback(ctx context.Context, r *rows.Row) {
+	m, err := message(r.Record)
+	if err != nil {
+		m = &transport.Message{ID: r.ID.String(), Topic: r.Topic, Body: r.Body}
+	}
+	d.cfg.Callback(ctx, r.Record, m)
+}
+
+// message is the mapping from a row of the outbox to what is sent.
+func message(rec *storage.Record) (*transport.Message, error) {
+	h, err := wire.DecodeHeaders(rec.Headers)
+	if err != nil {
+		return nil, fmt.Errorf("stored headers cannot be read: %w", err)
+	}
+	return &transport.Message{ID: rec.ID.String(), Topic: rec.Topic, Headers: h, Body: rec.Body}, nil
+}
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

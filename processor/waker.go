@@ -1,0 +1,265 @@
+package processor
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/capbus/gocap/internal/quiet"
+	"github.com/capbus/gocap/internal/rows"
+	"github.com/capbus/gocap/storage"
+)
+
+const (
+	// Open transactions are probed so often at first, and less often with age.
+	probeFirst, probeLast = 500 * time.Microsecond, 10 * time.Millisecond
+	// After the end of a transaction its rows are looked for by id: at once,
+	// then after waits that double, for a second. A database may show a commit
+	// late, and a rollback never shows.
+	lookFirst, lookFor = 500 * time.Microsecond, time.Second
+	// Where the end of a transaction does not show, for longer and less often.
+	blindFirst, blindLast, blindFor = 5 * time.Millisecond, 50 * time.Millisecond, 10 * time.Second
+
+	maxTxIDs   = 1000  // of one transaction; with more, the table is scanned
+	maxWatched = 10000 // transactions, and rows looked for
+)
+
+// Waker learns that a transaction with messages has ended, and gives their rows
+// to the Dispatcher at once. It is a hint: what it misses, NeedRetry finds
+// within a PollInterval.
+type Waker struct {
+	keeper *rows.Keeper
+	d      *Dispatcher
+	retry  *NeedRetry
+	log    *quiet.Logger
+	wake   chan struct{}
+
+	mu     sync.Mutex
+	open   map[any]*openTx
+	ripe   []*lookup
+	closed bool
+}
+
+// openTx is a transaction that has not ended, as far as we know.
+type openTx struct {
+	prober storage.EndProber
+	rows   lookup
+	many   bool // more rows than are remembered
+	since  time.Time
+}
+
+// lookup is rows, written under one number, that are committed or may be.
+type lookup struct {
+	owner      int64
+	ids        []storage.ID
+	next, ends time.Time
+	wait, most time.Duration
+}
+
+// NewWaker returns a Waker; its Run does the work.
+func NewWaker(keeper *rows.Keeper, d *Dispatcher, retry *NeedRetry, log *quiet.Logger) *Waker {
+	return &Waker{keeper: keeper, d: d, retry: retry, log: log, wake: make(chan struct{}, 1), open: map[any]*openTx{}}
+}
+
+// Watch tells that rows with these ids were written by wr, under the number
+// owner. It does not block.
+func (w *Waker) Watch(wr storage.Writer, owner int64, ids []storage.ID) {
+	if n, ok := wr.(storage.EndNotifier); ok {
+		n.OnEnd(func(committed bool) {
+			if committed {
+				w.Committed(owner, ids)
+			}
+		})
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	defer signal(w.wake)
+	prober, ok := wr.(storage.EndProber)
+	if !ok {
+		w.ripen(lookup{owner: owner, ids: ids}, blindFirst, blindLast, blindFor)
+		return
+	}
+	tx := w.open[prober.TxKey()]
+	if tx == nil {
+		if w.closed || len(w.open) >= maxWatched {
+			return
+		}
+		tx = &openTx{prober: prober, rows: lookup{owner: owner}, since: time.Now()}
+		w.open[prober.TxKey()] = tx
+	}
+	if tx.many = tx.many || len(tx.rows.ids)+len(ids) > maxTxIDs; !tx.many {
+		tx.rows.ids = append(tx.rows.ids, ids...)
+	}
+}
+
+// Committed tells that rows with these ids, written under the number owner, are
+// committed. It does not block.
+func (w *Waker) Committed(owner int64, ids []storage.ID) {
+	w.mu.Lock()
+	w.ripen(lookup{owner: owner, ids: ids}, lookFirst, lookFor, lookFor)
+	w.mu.Unlock()
+	signal(w.wake)
+}
+
+// ripen lets rows be looked for from now on.
+func (w *Waker) ripen(l lookup, first, most, long time.Duration) {
+	if w.closed || len(w.ripe) >= maxWatched {
+		return
+	}
+	now := time.Now()
+	l.next, l.ends, l.wait, l.most = now, now.Add(long), first, most
+	w.ripe = append(w.ripe, &l)
+}
+
+// Run works until ctx ends.
+func (w *Waker) Run(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		w.probe()
+		w.look(ctx)
+		if wait, some := w.next(); some {
+			timer.Reset(wait)
+		} else {
+			timer.Stop()
+		}
+		select {
+		case <-timer.C:
+		case <-w.wake:
+		case <-ctx.Done():
+			w.mu.Lock()
+			w.closed, w.open, w.ripe = true, nil, nil
+			w.mu.Unlock()
+			return
+		}
+	}
+}
+
+// probe finds the transactions that have ended.
+func (w *Waker) probe() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for key, tx := range w.open {
+		if !tx.prober.Ended() {
+			continue
+		}
+		delete(w.open, key)
+		if tx.many {
+			w.retry.Kick()
+		} else {
+			w.ripen(tx.rows, lookFirst, lookFor, lookFor)
+		}
+	}
+}
+
+// next returns when to come again; false: not before something happens.
+func (w *Waker) next() (wait time.Duration, some bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := time.Now()
+	wait = time.Hour
+	for _, tx := range w.open {
+		wait = min(wait, max(now.Sub(tx.since)/50, probeFirst), probeLast)
+	}
+	for _, l := range w.ripe {
+		wait = min(wait, l.next.Sub(now))
+	}
+	return max(0, wait), len(w.open)+len(w.ripe) > 0
+}
+
+// look reads the rows whose time has come.
+func (w *Waker) look(ctx context.Context) {
+	batch := w.due()
+	if len(batch) == 0 {
+		return
+	}
+	t := w.keeper.Current()
+	if t == nil || len(w.d.Room()) == 0 {
+		w.retry.Kick() // finds them when there is room
+		return
+	}
+	seen, err := w.admit(ctx, t, batch)
+	if err != nil {
+		if ctx.Err() == nil {
+			w.log.Warn(ctx, "committed rows not read", "", slog.Any("err", err))
+		}
+		return
+	}
+	w.again(batch, seen)
+}
+
+// due takes the lookups whose time has come off the list, up to a batch.
+func (w *Waker) due() (batch []*lookup) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now, n := time.Now(), 0
+	rest := w.ripe[:0:0]
+	for _, l := range w.ripe {
+		if l.next.After(now) || n > 0 && n+len(l.ids) > w.d.cfg.BatchSize {
+			rest = append(rest, l)
+			continue
+		}
+		batch = append(batch, l)
+		n += len(l.ids)
+	}
+	w.ripe = rest
+	return batch
+}
+
+// admit gives the rows that are there to the Dispatcher. Rows written under a
+// former number of this process are taken over.
+func (w *Waker) admit(ctx context.Context, t *rows.Tenure, batch []*lookup) (map[storage.ID]bool, error) {
+	var own, former []storage.ID
+	for _, l := range batch {
+		if l.owner == t.Number() {
+			own = append(own, l.ids...)
+		} else {
+			former = append(former, l.ids...)
+		}
+	}
+	look := w.d.desk.Hand.Begin()
+	defer look.End()
+	var recs []*storage.Record
+	if len(own) > 0 {
+		found, _, err := t.Due(ctx, storage.Query{IDs: own})
+		if err != nil {
+			return nil, err
+		}
+		recs = append(recs, found...)
+	}
+	if len(former) > 0 {
+		found, err := t.TakeOver(ctx, storage.Query{IDs: former})
+		if err != nil {
+			return nil, err
+		}
+		recs = append(recs, found...)
+	}
+	seen := make(map[storage.ID]bool, len(recs))
+	var admitted []*storage.Record
+	for _, rec := range recs {
+		seen[rec.ID] = true
+		if look.Take(rec.ID) {
+			admitted = append(admitted, rec)
+		}
+	}
+	w.d.Admit(t, admitted)
+	return seen, nil
+}
+
+// again puts back the lookups that have not seen all their rows.
+func (w *Waker) again(batch []*lookup, seen map[storage.ID]bool) {
+	now := time.Now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, l := range batch {
+		l.ids = slices.DeleteFunc(slices.Clone(l.ids), func(id storage.ID) bool { return seen[id] })
+		if len(l.ids) == 0 || now.After(l.ends) || w.closed {
+			continue
+		}
+		l.next, l.wait = now.Add(l.wait), min(2*l.wait, l.most)
+		w.ripe = append(w.ripe, l)
+	}
+}
