@@ -76,29 +76,23 @@ const maxLookBytes = 8 << 20
 // Hand is what this dispatcher has in hand.
 func (d *Dispatcher) Hand() *rows.Hand { return &d.desk.Hand }
 
-// Run works until Stop was called and all outcomes are stored: it sends on the
-// context work, and stores outcomes until last ends.
-func (d *Dispatcher) Run(work, last context.Context) {
-	next, stop := context.WithCancel(work)
-	defer stop()
+// Run takes rows until take ends, sends on the context work, and stores outcomes
+// until last ends; then it has finished. Each is to end no earlier than the one
+// before.
+func (d *Dispatcher) Run(take, work, last context.Context) {
 	var loops, desk sync.WaitGroup
 	desk.Go(func() { d.desk.Run(work, last) })
-	loops.Go(func() { d.breaker.run(next) })
+	loops.Go(func() { d.breaker.run(take) })
 	for range senders {
-		loops.Go(func() { d.send(next, work) })
+		loops.Go(func() { d.send(take, work) })
 	}
-	d.desk.WaitDrain(work)
-	stop()
-	loops.Wait()
-	d.giveBackQueued() // what was added while Stop emptied the queue
-	d.desk.Close()
-	desk.Wait()
-}
-
-// Stop makes Run take nothing new, finish what is on the wire, and end.
-func (d *Dispatcher) Stop() {
+	<-take.Done()
 	d.desk.Drain()
 	d.giveBackQueued()
+	loops.Wait()
+	d.giveBackQueued() // what was added meanwhile
+	d.desk.Close()
+	desk.Wait()
 }
 
 func (d *Dispatcher) giveBackQueued() {
@@ -118,7 +112,7 @@ func (d *Dispatcher) Room() []storage.Lane {
 }
 
 // Admit implements Taker.
-func (d *Dispatcher) Admit(t *rows.Tenure, recs []*storage.Record) { d.desk.Admit(t, recs) }
+func (d *Dispatcher) Admit(t *rows.Tenure, recs []*storage.Record) { d.desk.Admit(t, false, recs...) }
 
 // Freed implements Taker.
 func (d *Dispatcher) Freed() <-chan struct{} { return d.freed }

@@ -220,7 +220,7 @@ func (n *NeedRetry) take(t *rows.Tenure, look *rows.Look, lanes, room []storage.
 			admitted = append(admitted, rec)
 		}
 	}
-	cut := n.cfg.MaxBytes > 0 && bytes >= n.cfg.MaxBytes
+	cut := n.cfg.MaxBytes > 0 && bytes > n.cfg.MaxBytes
 	for _, lane := range lanes {
 		key := laneKey{lane.Group, lane.Subscriber}
 		n.lanes[key].more = cut || left[key] <= 0 || read[key] >= lane.Limit

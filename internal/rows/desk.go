@@ -18,6 +18,7 @@ type Row struct {
 	*storage.Record
 
 	Tenure *Tenure // under whose number it is worked on
+	Fresh  bool    // inserted by this process, not found by a look
 
 	claim claim
 }
@@ -108,18 +109,10 @@ func (d *Desk) Draining() bool {
 	}
 }
 
-// WaitDrain waits until Drain is called or ctx ends.
-func (d *Desk) WaitDrain(ctx context.Context) {
-	select {
-	case <-d.draining:
-	case <-ctx.Done():
-	}
-}
-
-// Admit starts rows that are in hand.
-func (d *Desk) Admit(t *Tenure, recs []*storage.Record) {
+// Admit starts rows that are in hand, by a look or, fresh, by an insert.
+func (d *Desk) Admit(t *Tenure, fresh bool, recs ...*storage.Record) {
 	for _, rec := range recs {
-		r := &Row{Record: rec, Tenure: t}
+		r := &Row{Record: rec, Tenure: t, Fresh: fresh}
 		switch {
 		case rec.Final && d.cfg.Callback != nil:
 			d.callbacks.add(r)
@@ -170,14 +163,14 @@ func (d *Desk) settled(r *Row, o storage.Outcome, stored bool) {
 			again.Retries++
 		}
 		again.LastError = o.Error
-		d.start(&Row{Record: &again, Tenure: r.Tenure})
+		d.start(&Row{Record: &again, Tenure: r.Tenure, Fresh: r.Fresh})
 	case o.Kind == storage.Fail && o.Callback && d.cfg.Callback != nil:
 		final := *r.Record
 		final.Final, final.Status, final.LastError = true, storage.Failed, o.Error
 		if o.Counted {
 			final.Retries++
 		}
-		d.callbacks.add(&Row{Record: &final, Tenure: r.Tenure})
+		d.callbacks.add(&Row{Record: &final, Tenure: r.Tenure, Fresh: r.Fresh})
 	default:
 		d.leave(r)
 		if o.Kind == storage.Retry || o.Kind == storage.Postpone {

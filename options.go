@@ -1,0 +1,248 @@
+package gocap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/capbus/gocap/storage"
+	"github.com/capbus/gocap/subscribe"
+	"github.com/capbus/gocap/transport"
+)
+
+// Options configures a bus. Storage and Transport are required; every other zero
+// value means its default. A negative value means "off" where the field says so
+// and is refused elsewhere.
+type Options struct {
+	// Storage keeps the outbox and the inbox. Required.
+	Storage storage.Storage
+	// Transport moves the messages. It may be nil in a bus that only publishes
+	// and is never started. Required.
+	Transport transport.Transport
+	// Registry holds the subscriptions made with cap.Subscribe. Defaults to
+	// subscribe.Default.
+	Registry *subscribe.Registry
+	// Subscriptions are served beside the registry's. Defaults to none.
+	Subscriptions []subscribe.Subscription
+	// Codec encodes bodies. Defaults to transport.JSON.
+	Codec transport.Codec
+	// Logger gets the bus's log lines; bodies are never logged. Defaults to
+	// slog.Default().
+	Logger *slog.Logger
+
+	// Version isolates services that share tables or a broker: it is the suffix
+	// of queue names. At most 20 bytes of [A-Za-z0-9._-]. Defaults to v1.
+	Version string
+	// AlsoVersions takes over unfinished rows of these versions. Not supported
+	// yet. Defaults to none.
+	AlsoVersions []string
+	// DefaultGroupName is the group of subscriptions without one. Defaults to
+	// "cap.queue." and the package path of main.
+	DefaultGroupName string
+	// GroupNamePrefix is put before every group name, with a dot. Defaults to
+	// none.
+	GroupNamePrefix string
+	// TopicNamePrefix is put before every topic published or subscribed to, with
+	// a dot. Defaults to none.
+	TopicNamePrefix string
+
+	// FailedRetryCount is the number of attempts in all, for sending and for
+	// handling; 1 means no retry. Defaults to 50.
+	FailedRetryCount int
+	// FailedRetryInterval is the wait between later attempts. Defaults to 1m0s.
+	FailedRetryInterval time.Duration
+	// ImmediateRetries is how many failed attempts are followed by another at
+	// once, before the waits begin; negative: none. Defaults to 2.
+	ImmediateRetries int
+	// RetryBackoff returns the wait after each failed attempt, the first ones
+	// too; attempt counts from 1. It replaces FailedRetryInterval and
+	// ImmediateRetries. Defaults to none.
+	RetryBackoff func(attempt int) time.Duration
+	// FailedThresholdCallback is called when a message has failed for good, after
+	// that is stored: exactly once, or again if the process dies while it runs.
+	// A panic in it is logged. Defaults to none.
+	FailedThresholdCallback func(ctx context.Context, info FailedInfo)
+
+	// SucceedMessageExpiredAfter is how long finished rows stay. Negative: a sent
+	// row is deleted at once, and inbox rows stay 24 h. The exactly-once effect of
+	// a handler lasts as long as its inbox row. Defaults to 24h0m0s.
+	SucceedMessageExpiredAfter time.Duration
+	// FailedMessageExpiredAfter is how long rows that failed for good stay.
+	// Defaults to 360h0m0s.
+	FailedMessageExpiredAfter time.Duration
+	// CollectorCleaningInterval is the wait between rounds of deleting expired
+	// rows. Defaults to 5m0s.
+	CollectorCleaningInterval time.Duration
+	// CollectorBatchSize is the most rows deleted by one statement. Defaults to
+	// 1000.
+	CollectorBatchSize int
+
+	// UseStorageLock lets only the holder of a lock look for rows without a living
+	// owner. Not supported yet. Defaults to false.
+	UseStorageLock bool
+	// FallbackWindow is the lease of an instance: rows of one that was killed are
+	// taken over within it and 2 s. It must exceed the longest write transaction
+	// on SQLite. Defaults to 15s.
+	FallbackWindow time.Duration
+	// UnhandledAfter is how long a received message waits for a subscription
+	// before it fails for good. Defaults to 1h0m0s.
+	UnhandledAfter time.Duration
+	// AllowUnroutable lets a message that no queue takes count as sent. Defaults
+	// to false.
+	AllowUnroutable bool
+	// PollInterval bounds how long a row that is due can go unnoticed. Defaults to
+	// 1s.
+	PollInterval time.Duration
+
+	// ConsumerCount is the number of receivers of a group. Defaults to 1.
+	ConsumerCount int
+	// Concurrency is the number of workers of a group. Defaults to the number of
+	// CPUs.
+	Concurrency int
+	// SendWindow is the most messages being sent at once. Defaults to 2000.
+	SendWindow int
+	// BatchSize is the most rows in one statement, or messages in one send.
+	// Defaults to 500.
+	BatchSize int
+	// HandlerTimeout ends the context of a handler's run. Defaults to none.
+	HandlerTimeout time.Duration
+	// StopTimeout bounds Stop, as the context given to it does. Until 3 s before
+	// (a fifth of it, if that is less), handlers and sends may finish. Defaults
+	// to 25s.
+	StopTimeout time.Duration
+	// SkipMigrations leaves the tables to the operator. Defaults to false.
+	SkipMigrations bool
+
+	// MaxBodySize is the most bytes of a published body. Defaults to 16777216.
+	MaxBodySize int
+	// MaxHeaders is the most headers of a published message. Defaults to 256.
+	MaxHeaders int
+}
+
+// FieldError is a problem of one field of Options.
+type FieldError struct{ Field, Problem string }
+
+func (e *FieldError) Error() string { return "Options." + e.Field + ": " + e.Problem }
+
+// WithDefaults returns a copy in which every zero value is its default.
+func (o Options) WithDefaults() Options {
+	o.Registry = or(o.Registry, subscribe.Default)
+	if o.Codec == nil {
+		o.Codec = transport.JSON
+	}
+	o.Logger = or(o.Logger, slog.Default())
+	o.Version = or(o.Version, "v1")
+	o.DefaultGroupName = or(o.DefaultGroupName, defaultGroup())
+	o.FailedRetryCount = or(o.FailedRetryCount, 50)
+	o.FailedRetryInterval = or(o.FailedRetryInterval, time.Minute)
+	o.ImmediateRetries = or(o.ImmediateRetries, 2)
+	o.SucceedMessageExpiredAfter = or(o.SucceedMessageExpiredAfter, 24*time.Hour)
+	o.FailedMessageExpiredAfter = or(o.FailedMessageExpiredAfter, 15*24*time.Hour)
+	o.CollectorCleaningInterval = or(o.CollectorCleaningInterval, 5*time.Minute)
+	o.CollectorBatchSize = or(o.CollectorBatchSize, 1000)
+	o.FallbackWindow = or(o.FallbackWindow, 15*time.Second)
+	o.UnhandledAfter = or(o.UnhandledAfter, time.Hour)
+	o.PollInterval = or(o.PollInterval, time.Second)
+	o.ConsumerCount = or(o.ConsumerCount, 1)
+	o.Concurrency = or(o.Concurrency, runtime.NumCPU())
+	o.SendWindow = or(o.SendWindow, 2000)
+	o.BatchSize = or(o.BatchSize, 500)
+	o.StopTimeout = or(o.StopTimeout, 25*time.Second)
+	o.MaxBodySize = or(o.MaxBodySize, 16<<20)
+	o.MaxHeaders = or(o.MaxHeaders, 256)
+	return o
+}
+
+// or returns v, or d when v is the zero value.
+func or[T comparable](v, d T) T {
+	var zero T
+	if v == zero {
+		return d
+	}
+	return v
+}
+
+// defaultGroup names the group after the package of main, which stays the same
+// whatever the binary is called; "" where the build does not tell.
+func defaultGroup() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok || info.Path == "" || info.Path == "command-line-arguments" {
+		return ""
+	}
+	return "cap.queue." + strings.TrimSuffix(info.Path, ".test")
+}
+
+// Validate returns every problem, joined; each is a *FieldError. Adapters that
+// have a Validate method are asked too. Transport may be nil: Start refuses it.
+func (o Options) Validate() error {
+	v := &validation{}
+	o = o.WithDefaults()
+	v.check(o.Storage != nil, "Storage", "is required, such as the one of sqlite.Open")
+	v.adapter("Storage", o.Storage)
+	v.adapter("Transport", o.Transport)
+	v.check(validVersion(o.Version), "Version", fmt.Sprintf("%q is not 1 to 20 bytes of letters, digits, '.', '_' and '-'", o.Version))
+	v.check(len(o.AlsoVersions) == 0, "AlsoVersions", "is not supported yet; leave it empty")
+	v.check(!o.UseStorageLock, "UseStorageLock", "is not supported yet; leave it false (it is not needed against double work)")
+	for name, s := range map[string]string{"DefaultGroupName": o.DefaultGroupName, "GroupNamePrefix": o.GroupNamePrefix, "TopicNamePrefix": o.TopicNamePrefix} {
+		if s != "" {
+			err := transport.CheckTopic(s)
+			v.check(err == nil, name, fmt.Sprint(err))
+		}
+	}
+	for name, n := range map[string]int{
+		"FailedRetryCount": o.FailedRetryCount, "CollectorBatchSize": o.CollectorBatchSize, "ConsumerCount": o.ConsumerCount,
+		"Concurrency": o.Concurrency, "SendWindow": o.SendWindow, "BatchSize": o.BatchSize,
+		"MaxBodySize": o.MaxBodySize, "MaxHeaders": o.MaxHeaders,
+	} {
+		v.check(n > 0, name, fmt.Sprintf("%d is negative; 0 means the default", n))
+	}
+	for name, d := range map[string]time.Duration{
+		"FailedRetryInterval": o.FailedRetryInterval, "FailedMessageExpiredAfter": o.FailedMessageExpiredAfter,
+		"CollectorCleaningInterval": o.CollectorCleaningInterval, "UnhandledAfter": o.UnhandledAfter, "PollInterval": o.PollInterval,
+		"StopTimeout": o.StopTimeout, "FallbackWindow": o.FallbackWindow,
+	} {
+		v.check(d > 0, name, fmt.Sprintf("%s is negative; 0 means the default", d))
+	}
+	v.check(o.HandlerTimeout >= 0, "HandlerTimeout", fmt.Sprintf("%s is negative; 0 means none", o.HandlerTimeout))
+	v.check(o.PollInterval < o.FallbackWindow, "PollInterval", fmt.Sprintf("%s is not less than FallbackWindow (%s)", o.PollInterval, o.FallbackWindow))
+	for i, s := range o.Subscriptions {
+		err := s.Validate()
+		v.check(err == nil, fmt.Sprintf("Subscriptions[%d]", i), fmt.Sprint(err))
+	}
+	return errors.Join(v.errs...)
+}
+
+type validation struct{ errs []error }
+
+func (v *validation) check(ok bool, field, problem string) {
+	if !ok {
+		v.errs = append(v.errs, &FieldError{Field: field, Problem: problem})
+	}
+}
+
+// adapter asks an adapter for problems of its own configuration.
+func (v *validation) adapter(field string, a any) {
+	if x, ok := a.(interface{ Validate() error }); ok {
+		err := x.Validate()
+		v.check(err == nil, field, fmt.Sprint(err))
+	}
+}
+
+func validVersion(s string) bool {
+	if s == "" || len(s) > 20 {
+		return false
+	}
+	for _, c := range []byte(s) {
+		switch {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '.', c == '_', c == '-':
+		default:
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,123 @@
+package subscribe
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/capbus/gocap/internal/backoff"
+	"github.com/capbus/gocap/internal/rows"
+	"github.com/capbus/gocap/storage"
+	"github.com/capbus/gocap/transport"
+)
+
+const (
+	adoptBatch = 200 // unmatched rows read at once
+	adoptPages = 10  // reads in one round
+)
+
+// adopt looks for rows of its groups that matched no subscription when they
+// came, or whose subscription is gone: it serves those that match now, and ends
+// those that nobody has served for UnhandledAfter.
+func (c *Consumer) adopt(ctx context.Context) {
+	begun := time.Now()
+	var after int64
+	for {
+		if t, err := c.cfg.Keeper.Wait(ctx); err == nil {
+			if after, err = c.adoptUnmatched(ctx, t, after); err == nil && time.Since(begun) >= c.cfg.UnhandledAfter {
+				err = c.endStale(ctx, t)
+			}
+			if err != nil && ctx.Err() == nil {
+				c.cfg.Log.Warn(ctx, "rows without a subscription not read", "", slog.Any("err", err))
+			}
+		}
+		if !backoff.Sleep(ctx, c.cfg.AdoptInterval) {
+			return
+		}
+	}
+}
+
+// adoptUnmatched reads some pages behind after, and returns where to go on; 0:
+// from the start.
+func (c *Consumer) adoptUnmatched(ctx context.Context, t *rows.Tenure, after int64) (int64, error) {
+	names := make([]string, len(c.groups))
+	byName := map[string]*group{}
+	for i, g := range c.groups {
+		names[i], byName[g.name] = g.name, g
+	}
+	for range adoptPages {
+		recs, err := t.Unmatched(ctx, names, after, adoptBatch)
+		if err != nil {
+			return after, err
+		}
+		for _, rec := range recs {
+			after = rec.Position.Seq
+			if g := byName[rec.Group]; g != nil {
+				if err := g.split(ctx, t, rec); err != nil {
+					return after, err
+				}
+			}
+		}
+		if len(recs) < adoptBatch {
+			return 0, nil
+		}
+	}
+	return after, nil
+}
+
+// split turns an unmatched row into rows of the subscriptions that match it.
+func (g *group) split(ctx context.Context, t *rows.Tenure, rec *storage.Record) error {
+	var into []*storage.Record
+	var held []storage.ID
+	for _, rt := range g.routes {
+		if transport.Match(rt.topic, rec.Topic) {
+			r := rt.record(&storage.Record{
+				Version: rec.Version, Group: rec.Group, Topic: rec.Topic, MessageID: rec.MessageID,
+				Headers: rec.Headers, Body: rec.Body,
+			})
+			into, held = append(into, r), append(held, r.ID)
+		}
+	}
+	if len(into) == 0 {
+		return nil
+	}
+	g.c.desk.Hand.Hold(held...)
+	fresh, err := t.Split(ctx, rec, into...)
+	if err != nil {
+		g.c.desk.Hand.Leave(held...)
+		return err
+	}
+	g.admitFresh(t, held, fresh)
+	return nil
+}
+
+// endStale takes over rows of its groups that have been due for UnhandledAfter
+// and have no living owner.
+func (c *Consumer) endStale(ctx context.Context, t *rows.Tenure) error {
+	lanes := make([]storage.Lane, len(c.groups))
+	for i, g := range c.groups {
+		lanes[i] = storage.Lane{Group: g.name, Limit: adoptBatch}
+	}
+	look := c.desk.Hand.Begin()
+	defer look.End()
+	recs, err := t.TakeOver(ctx, storage.Query{Lanes: lanes, Stale: c.cfg.UnhandledAfter, MaxBytes: c.cfg.MaxBytes})
+	if err != nil {
+		return err
+	}
+	var admitted []*storage.Record
+	for _, rec := range recs {
+		if look.Take(rec.ID) {
+			admitted = append(admitted, rec)
+		}
+	}
+	c.Admit(t, admitted)
+	return nil
+}
+
+// unserved ends a row whose subscription nobody has.
+func (c *Consumer) unserved(t *rows.Tenure, rec *storage.Record) {
+	c.cfg.Log.Log.LogAttrs(context.Background(), slog.LevelError, "message not handled, no subscription takes it", //nolint:forbidigo // a log line belongs to no request
+		slog.String("topic", rec.Topic), slog.String("group", rec.Group), slog.String("subscriber", rec.Subscriber), slog.String("msg_id", rec.MessageID))
+	r := &rows.Row{Record: rec, Tenure: t}
+	c.desk.Settle(r, c.cfg.Policy.Final(rec, "no subscription takes it", false))
+}

@@ -1,0 +1,240 @@
+package subscribe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/capbus/gocap/internal/quiet"
+	"github.com/capbus/gocap/internal/rows"
+	"github.com/capbus/gocap/storage"
+	"github.com/capbus/gocap/transport"
+)
+
+// ConsumerConfig configures a Consumer. All fields are required, unless said.
+type ConsumerConfig struct {
+	Storage       storage.Storage
+	Transport     transport.Transport
+	Keeper        *rows.Keeper
+	Log           *quiet.Logger
+	Codec         transport.Codec
+	Subscriptions []Subscription
+	// Version, and the names that complete those of the subscriptions; the
+	// prefixes may be empty.
+	Version, DefaultGroup, GroupPrefix, TopicPrefix string
+	Policy                                          rows.Policy
+	// Callback is made for a message that failed for good; may be nil.
+	Callback func(ctx context.Context, rec *storage.Record, m *transport.Message)
+	// Context completes the context of a handler; may be nil.
+	Context func(context.Context) context.Context
+	// KeepDone is how long a handled row stays.
+	KeepDone time.Duration
+	// Receivers a group, and workers a group.
+	Receivers, Concurrency int
+	BatchSize              int
+	Timeout                time.Duration // of a run; 0: none
+	// UnhandledAfter is how long a row waits for a subscription; AdoptInterval
+	// is how often such rows are looked for.
+	UnhandledAfter, AdoptInterval time.Duration
+	MaxBytes                      int // of headers and bodies read at once
+}
+
+// Consumer receives the messages of its groups into the inbox and runs their
+// handlers.
+type Consumer struct {
+	cfg    ConsumerConfig
+	desk   *rows.Desk
+	groups []*group
+	lanes  map[laneKey]*route
+	freed  chan struct{}
+	later  func(time.Duration)
+}
+
+type laneKey struct{ group, subscriber string }
+
+// NewConsumer returns a Consumer; its Run does the work. The error names every
+// subscription that cannot be served.
+func NewConsumer(cfg ConsumerConfig) (*Consumer, error) {
+	c := &Consumer{cfg: cfg, lanes: map[laneKey]*route{}, freed: make(chan struct{}, 1), later: func(time.Duration) {}}
+	if err := c.resolve(); err != nil {
+		return nil, err
+	}
+	dc := rows.Config{
+		Log: cfg.Log, Policy: cfg.Policy, Batch: cfg.BatchSize, Suspects: max(1, cfg.Concurrency),
+		Start: c.start, Freed: c.onFreed, Later: func(d time.Duration) { c.later(d) },
+	}
+	if cfg.Callback != nil {
+		dc.Callback = func(ctx context.Context, r *rows.Row) { cfg.Callback(ctx, r.Record, message(r.Record)) }
+	}
+	c.desk = rows.NewDesk(dc)
+	return c, nil
+}
+
+// OnLater lets f know that a row will be due in so long. It is called before
+// Run.
+func (c *Consumer) OnLater(f func(time.Duration)) { c.later = f }
+
+// Hand is what this consumer has in hand.
+func (c *Consumer) Hand() *rows.Hand { return &c.desk.Hand }
+
+// Sources are the queues that Run receives from.
+func (c *Consumer) Sources() []transport.Source {
+	srcs := make([]transport.Source, len(c.groups))
+	for i, g := range c.groups {
+		srcs[i] = g.source
+	}
+	return srcs
+}
+
+// Run receives and starts handlers until take ends, lets them run on the context
+// work, and stores outcomes until last ends; then it has finished. Each is to
+// end no earlier than the one before.
+func (c *Consumer) Run(take, work, last context.Context) {
+	var loops, desk sync.WaitGroup
+	desk.Go(func() { c.desk.Run(work, last) })
+	for _, g := range c.groups {
+		for range c.cfg.Receivers {
+			loops.Go(func() { g.receive(take, work) })
+		}
+		for range g.workers {
+			loops.Go(func() { g.work(take, work) })
+		}
+	}
+	if len(c.groups) > 0 {
+		loops.Go(func() { c.adopt(take) })
+	}
+	<-take.Done()
+	c.desk.Drain()
+	c.giveBackQueued()
+	loops.Wait()
+	c.giveBackQueued() // what was added meanwhile
+	c.desk.Close()
+	desk.Wait()
+}
+
+func (c *Consumer) giveBackQueued() {
+	for _, g := range c.groups {
+		for _, r := range g.queue.Empty() {
+			c.desk.GiveBack(r)
+		}
+	}
+}
+
+// Room says which subscriptions can take rows from the table now. Those that
+// come from the transport have room of their own.
+func (c *Consumer) Room() []storage.Lane {
+	if c.desk.Draining() {
+		return nil
+	}
+	var lanes []storage.Lane
+	for _, g := range c.groups {
+		for _, rt := range g.routes {
+			if free := g.window - int(rt.looked.Load()); free >= max(1, g.window/4) {
+				lanes = append(lanes, storage.Lane{Group: g.name, Subscriber: rt.name, Limit: free})
+			}
+		}
+	}
+	return lanes
+}
+
+// Freed is signalled when room has appeared.
+func (c *Consumer) Freed() <-chan struct{} { return c.freed }
+
+// Admit starts rows that were found in the table and are in hand.
+func (c *Consumer) Admit(t *rows.Tenure, recs []*storage.Record) {
+	for _, rec := range recs {
+		rt := c.lanes[laneKey{rec.Group, rec.Subscriber}]
+		if rt != nil {
+			rt.looked.Add(1)
+		}
+		if rt == nil && !rec.Final {
+			c.unserved(t, rec)
+			continue
+		}
+		c.desk.Admit(t, false, rec)
+	}
+}
+
+// start puts a row into its group's queue.
+func (c *Consumer) start(r *rows.Row) {
+	rt := c.lanes[laneKey{r.Group, r.Subscriber}]
+	rt.group.queue.Add(rt, r)
+}
+
+func (c *Consumer) onFreed(rs []*rows.Row) {
+	for _, r := range rs {
+		rt := c.lanes[laneKey{r.Group, r.Subscriber}]
+		switch {
+		case rt == nil:
+		case r.Fresh:
+			rt.group.freeFresh()
+		default:
+			rt.looked.Add(-1)
+		}
+	}
+	signal(c.freed)
+}
+
+// resolve completes the names of the subscriptions and sorts them into groups.
+func (c *Consumer) resolve() error {
+	var errs []error
+	full := make([]Subscription, 0, len(c.cfg.Subscriptions))
+	for _, s := range c.cfg.Subscriptions {
+		if s.group == "" {
+			s.group = c.cfg.DefaultGroup
+		}
+		if s.group == "" {
+			errs = append(errs, fmt.Errorf("subscription %s has no group, and Options.DefaultGroupName is not set and cannot be found out; use subscribe.Group", s))
+			continue
+		}
+		s.group = join(c.cfg.GroupPrefix, s.group)
+		s.name = s.key()
+		s.topic = join(c.cfg.TopicPrefix, s.topic)
+		errs = append(errs, s.Validate(), c.checkQueue(s))
+		full = append(full, s)
+	}
+	if err := errors.Join(append(errs, duplicates(full))...); err != nil {
+		return err
+	}
+	byName := map[string]*group{}
+	for _, s := range full {
+		g := byName[s.group]
+		if g == nil {
+			g = newGroup(c, s.group)
+			byName[s.group] = g
+			c.groups = append(c.groups, g)
+		}
+		rt := newRoute(c, g, s)
+		c.lanes[laneKey{g.name, rt.name}] = rt
+	}
+	return nil
+}
+
+func (c *Consumer) checkQueue(s Subscription) error {
+	if name := c.queueName(s.group); len(name) > transport.MaxTopicBytes {
+		return fmt.Errorf("subscription %s: the queue name %q (prefix, group and version) has %d bytes; at most %d are allowed",
+			s, name, len(name), transport.MaxTopicBytes)
+	}
+	if traits := c.cfg.Transport.Traits(); transport.IsPattern(s.topic) && !traits.Wildcards {
+		return fmt.Errorf("subscription %s: transport %s has no wildcards", s, traits.Name)
+	}
+	return nil
+}
+
+func (c *Consumer) queueName(group string) string { return group + "." + c.cfg.Version }
+
+func join(prefix, name string) string {
+	if prefix == "" {
+		return name
+	}
+	return prefix + "." + name
+}
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

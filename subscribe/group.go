@@ -1,0 +1,150 @@
+package subscribe
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/capbus/gocap/internal/backoff"
+	"github.com/capbus/gocap/internal/rows"
+	"github.com/capbus/gocap/transport"
+)
+
+// minWindow is the least number of rows that may wait in memory for the workers
+// of a group: enough that a batch of the inbox keeps them busy.
+const minWindow = 512
+
+// group is the subscriptions that share a queue, a pool of workers, and the
+// room for rows that come from the transport.
+type group struct {
+	c       *Consumer
+	name    string
+	source  transport.Source
+	routes  []*route
+	queue   *rows.Queue[*route]
+	workers int
+	window  int
+
+	mu    sync.Mutex
+	free  *sync.Cond
+	fresh int // rows from the transport in hand
+}
+
+// route is a subscription as this bus serves it.
+type route struct {
+	group       *group
+	name        string // subscriber
+	topic       string // pattern
+	handler     Handler
+	policy      rows.Policy
+	timeout     time.Duration
+	concurrency int
+	looked      atomic.Int64 // rows from the table in hand
+}
+
+func newGroup(c *Consumer, name string) *group {
+	g := &group{
+		c: c, name: name, workers: max(1, c.cfg.Concurrency), window: minWindow,
+		source: transport.Source{Group: c.queueName(name), Window: max(1, c.cfg.BatchSize)},
+	}
+	g.free = sync.NewCond(&g.mu)
+	g.queue = rows.NewQueue(func(rt *route) int {
+		if rt.concurrency > 0 {
+			return rt.concurrency
+		}
+		return g.workers
+	})
+	return g
+}
+
+func newRoute(c *Consumer, g *group, s Subscription) *route {
+	rt := &route{
+		group: g, name: s.name, topic: s.topic, policy: c.cfg.Policy,
+		timeout: c.cfg.Timeout, concurrency: s.concurrency, handler: s.build(c.cfg.Codec),
+	}
+	for _, mw := range slices.Backward(s.middleware) {
+		rt.handler = mw(rt.handler)
+	}
+	if s.timeout > 0 {
+		rt.timeout = s.timeout
+	}
+	if s.retryCount > 0 {
+		rt.policy.Count = s.retryCount
+	}
+	if s.retryInterval > 0 {
+		rt.policy.Interval = s.retryInterval
+	}
+	if s.backoff != nil {
+		rt.policy.Backoff = s.backoff
+	}
+	g.routes = append(g.routes, rt)
+	g.source.Topics = append(g.source.Topics, s.topic)
+	g.workers = max(g.workers, s.concurrency)
+	g.window = max(minWindow, 4*g.workers)
+	return rt
+}
+
+// receive takes deliveries until ctx ends. A source that is lost is asked for
+// again, with a backoff.
+func (g *group) receive(take, work context.Context) {
+	wait := backoff.Backoff{Min: 50 * time.Millisecond, Max: time.Second}
+	for take.Err() == nil {
+		begun := time.Now()
+		err := g.receiveOnce(take, work)
+		if take.Err() != nil {
+			return
+		}
+		if time.Since(begun) > 10*time.Second {
+			wait.Reset()
+		}
+		g.c.cfg.Log.Warn(take, "receiving interrupted, trying again", g.name, slog.String("group", g.name), slog.Any("err", err))
+		wait.Sleep(take)
+	}
+}
+
+func (g *group) receiveOnce(take, work context.Context) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("transport panicked: %v", p)
+		}
+	}()
+	return g.c.cfg.Transport.Receive(take, g.source, func(ctx context.Context, batch []transport.Delivery) {
+		g.deliver(ctx, work, batch)
+	})
+}
+
+// waitRoom blocks while the group has its window full of rows from the
+// transport, so that receiving pauses when handlers are slow.
+func (g *group) waitRoom(ctx context.Context) bool {
+	stop := context.AfterFunc(ctx, func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.free.Broadcast()
+	})
+	defer stop()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for g.fresh >= g.window && ctx.Err() == nil {
+		g.free.Wait()
+	}
+	return ctx.Err() == nil
+}
+
+func (g *group) addFresh() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.fresh++
+}
+
+func (g *group) freeFresh() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.fresh--
+	if g.fresh < g.window {
+		g.free.Broadcast()
+	}
+}

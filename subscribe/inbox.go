@@ -1,0 +1,155 @@
+package subscribe
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/capbus/gocap/internal/backoff"
+	"github.com/capbus/gocap/internal/ids"
+	"github.com/capbus/gocap/internal/rows"
+	"github.com/capbus/gocap/internal/wire"
+	"github.com/capbus/gocap/storage"
+	"github.com/capbus/gocap/transport"
+)
+
+// acceptTimeout bounds one insert into the inbox.
+const acceptTimeout = 10 * time.Second
+
+// deliver stores a batch in the inbox, acks it, and starts its handlers. While
+// the inbox cannot take it the deliveries stay unanswered, so the broker sends
+// no more; when ctx ends before, they go back.
+func (g *group) deliver(ctx, work context.Context, batch []transport.Delivery) {
+	if !g.waitRoom(ctx) {
+		nack(batch)
+		return
+	}
+	recs := g.records(batch)
+	held := make([]storage.ID, len(recs))
+	for i, rec := range recs {
+		held[i] = rec.ID
+	}
+	hand := &g.c.desk.Hand
+	hand.Hold(held...) // before the insert: a look must not start them too
+	t, fresh := g.accept(ctx, work, recs)
+	if t == nil {
+		hand.Leave(held...)
+		nack(batch)
+		return
+	}
+	for _, d := range batch {
+		if err := d.Ack(); err != nil { // delivered again, and dropped as known
+			g.c.cfg.Log.Warn(ctx, "delivery not acked", g.name, slog.String("group", g.name), slog.Any("err", err))
+		}
+	}
+	g.admitFresh(t, held, fresh)
+}
+
+// accept inserts the records; a nil tenure: ctx has ended before it could.
+func (g *group) accept(ctx, work context.Context, recs []*storage.Record) (*rows.Tenure, []*storage.Record) {
+	wait := backoff.Backoff{Min: 50 * time.Millisecond, Max: 2 * time.Second}
+	for {
+		t, err := g.c.cfg.Keeper.Wait(ctx)
+		if err != nil {
+			return nil, nil
+		}
+		actx, cancel := context.WithTimeout(work, acceptTimeout)
+		fresh, err := t.Accept(actx, recs...)
+		cancel()
+		if err == nil {
+			return t, fresh
+		}
+		g.c.cfg.Log.Warn(ctx, "messages not stored, receiving paused", g.name, slog.String("group", g.name), slog.Any("err", err))
+		if !wait.Sleep(ctx) {
+			return nil, nil
+		}
+	}
+}
+
+// admitFresh starts the rows that the insert created. The others are known
+// already, or wait for a subscription: they leave the hand.
+func (g *group) admitFresh(t *rows.Tenure, held []storage.ID, fresh []*storage.Record) {
+	mine := map[storage.ID]bool{}
+	for _, rec := range fresh {
+		if rec.Fault != "" {
+			rec.Final, rec.Status, rec.LastError = true, storage.Failed, rec.Fault
+			mine[rec.ID] = rec.FaultCallback
+		} else {
+			mine[rec.ID] = rec.Subscriber != ""
+		}
+	}
+	for _, id := range held {
+		if !mine[id] {
+			g.c.desk.Hand.Leave(id)
+		}
+	}
+	for _, rec := range fresh {
+		if !mine[rec.ID] {
+			continue
+		}
+		if rec.Subscriber != "" {
+			g.addFresh()
+		}
+		g.c.desk.Admit(t, true, rec)
+	}
+}
+
+// records makes one record for each delivery and matching subscription, or one
+// for nobody.
+func (g *group) records(batch []transport.Delivery) []*storage.Record {
+	var recs []*storage.Record
+	for _, d := range batch {
+		base := g.record(d.Message())
+		matched := false
+		for _, rt := range g.routes {
+			if base.Fault == "" && transport.Match(rt.topic, base.Topic) {
+				matched = true
+				recs = append(recs, rt.record(base))
+			}
+		}
+		if !matched {
+			recs = append(recs, base)
+		}
+	}
+	return recs
+}
+
+// record is the mapping from what arrived to a row of the inbox. A message
+// without an id gets a fresh one: its redelivery cannot be recognised.
+func (g *group) record(m *transport.Message) *storage.Record {
+	rec := &storage.Record{
+		ID: ids.New(), Version: g.c.cfg.Version, Group: g.name,
+		Topic: m.Topic, MessageID: m.ID, Headers: wire.EncodeHeaders(m.Headers), Body: m.Body,
+	}
+	if rec.MessageID == "" {
+		rec.MessageID = storage.ID(ids.New()).String()
+	}
+	if err := transport.CheckTopic(m.Topic); err != nil {
+		rec.Topic, rec.Fault = "", "message cannot be handled: "+err.Error()
+		rec.FaultExpires = g.c.cfg.Policy.KeepFailed
+		rec.FaultCallback = g.c.cfg.Policy.OweCallback
+	}
+	return rec
+}
+
+// record is the row of one subscription.
+func (rt *route) record(base *storage.Record) *storage.Record {
+	rec := *base
+	rec.ID, rec.Subscriber = ids.New(), rt.name
+	return &rec
+}
+
+// message is the mapping from a row of the inbox to what a handler gets.
+func message(rec *storage.Record) *transport.Message {
+	h, err := wire.DecodeHeaders(rec.Headers)
+	if err != nil {
+		h = map[string]string{} // written by us; the body still can be handled
+	}
+	return &transport.Message{ID: rec.MessageID, Topic: rec.Topic, Headers: h, Body: rec.Body}
+}
+
+func nack(batch []transport.Delivery) {
+	for _, d := range batch {
+		_ = d.Nack(0) // the receiver ends: what is not answered is delivered again
+	}
+}
