@@ -75,7 +75,10 @@ type Declarer interface {
 type Delivery interface {
 	// Message is what arrived. It belongs to the receiver.
 	Message() *Message
-	// Ack says that the message is safely stored here.
+	// Ack says that the message is safely stored here. Ack and Nack may be
+	// called more than once, from any goroutine; the first answer counts. An
+	// answer after Receive has returned is too late: it may be an error, and
+	// the message comes again.
 	Ack() error
 	// Nack gives the message back, to be delivered again after the wait, to any
 	// consumer of the group.

@@ -13,8 +13,8 @@ type Config struct {
 	ConfirmTimeout time.Duration
 	// Linger is how long a group outlives its last receiver, so that a restart
 	// of its consumers misses nothing: meanwhile Sends wait for a receiver to
-	// come back. Negative: a group ends with its last receiver. Defaults to
-	// 5 s.
+	// come back. Negative: a group ends with its last receiver, and a declared
+	// one waits for its first. Defaults to 5 s.
 	Linger time.Duration
 }
 

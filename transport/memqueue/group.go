@@ -84,6 +84,10 @@ func (r *receiver) giveBack() {
 // time.
 func (q *Queue) abandon(g *group) {
 	g.refuseAll()
+	if q.cfg.Linger < 0 {
+		q.forget(g)
+		return
+	}
 	q.startLinger(g)
 }
 
@@ -98,11 +102,7 @@ func (g *group) refuseAll() {
 
 func (q *Queue) startLinger(g *group) {
 	g.stopLinger()
-	if len(g.receivers) > 0 {
-		return
-	}
-	if q.cfg.Linger < 0 {
-		q.forget(g)
+	if len(g.receivers) > 0 || q.cfg.Linger < 0 {
 		return
 	}
 	var t *time.Timer
