@@ -23,7 +23,7 @@ func Example() {
 	if err != nil {
 		panic(err)
 	}
-	defer tx.Rollback()
+	defer func() { _ = tx.Rollback() }()
 	rec := &storage.Record{ID: ids.New(), Version: "v1", Topic: "product.deleted", Owner: sender.Number(), Body: []byte(`{"id":7}`)}
 	if err := tx.Append(ctx, rec); err != nil {
 		panic(err)

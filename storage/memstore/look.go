@@ -165,8 +165,8 @@ func (m *member) take(r *row) {
 }
 
 // orphans returns the rows of a lane that have no living owner, an order each
-// owner. Any: of every subscriber of the lane's group.
-func (m *member) orphans(lane storage.Lane, any bool) []*order {
+// owner. With group, of every subscriber of its group.
+func (m *member) orphans(lane storage.Lane, group bool) []*order {
 	want := laneKey{m.in.Version, lane.Group, lane.Subscriber}
 	var orders []*order
 	add := func(owners map[int64]*order) {
@@ -176,7 +176,7 @@ func (m *member) orphans(lane storage.Lane, any bool) []*order {
 			}
 		}
 	}
-	if !any {
+	if !group {
 		add(m.t.lanes[want])
 		return orders
 	}

@@ -50,7 +50,7 @@ func (s *Store) Bind(tx any) (storage.Writer, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := t.usable(context.Background()); err != nil { //nolint:forbidigo // just the transaction's own counts
+	if err := t.usable(t.ctx); err != nil {
 		return nil, fmt.Errorf("memstore: bind: %w", err)
 	}
 	return t, nil
@@ -177,7 +177,7 @@ func (t *Tx) apply() {
 }
 
 func (t *Tx) conflict() error {
-	if err := t.usable(context.Background()); err != nil { //nolint:forbidigo // just the transaction's own counts
+	if err := t.usable(t.ctx); err != nil {
 		return err
 	}
 	for _, r := range t.rows {
