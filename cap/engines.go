@@ -1,0 +1,273 @@
+package cap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/capbus/gocap"
+	"github.com/capbus/gocap/internal/rows"
+	"github.com/capbus/gocap/processor"
+	"github.com/capbus/gocap/storage"
+	"github.com/capbus/gocap/subscribe"
+	"github.com/capbus/gocap/transport"
+)
+
+const (
+	sendTimeout  = time.Minute // bounds one Send; adapters wait less for a confirmation
+	maxLookBytes = 8 << 20     // bounds the memory of one look
+)
+
+// runningEngines is what runs between Start and Stop.
+type runningEngines struct{ p atomic.Pointer[engines] }
+
+func (r *runningEngines) get() *engines  { return r.p.Load() }
+func (r *runningEngines) set(e *engines) { r.p.Store(e) }
+
+// engines is everything that runs: the two engines, what feeds them, and the
+// two numbers under which they own rows.
+type engines struct {
+	sending, handling      *rows.Keeper // nil until made
+	dispatcher             *processor.Dispatcher
+	consumer               *subscribe.Consumer
+	sendRetry, handleRetry *processor.NeedRetry
+	waker                  *processor.Waker
+	collector              *processor.Collector
+	release                func() // the registry
+
+	endTake, endWork, endLast, endKeep context.CancelCauseFunc
+	work, keep                         sync.WaitGroup
+}
+
+// prepare makes the engines and joins. Nothing runs yet.
+func (b *Bus) prepare(ctx context.Context) (*engines, error) {
+	if b.opts.Transport == nil {
+		return nil, errNoTransport
+	}
+	subs, release, err := b.opts.Registry.Use()
+	if err != nil {
+		return nil, err
+	}
+	e := &engines{release: release}
+	if err := b.join(ctx, e, append(subs, b.opts.Subscriptions...)); err != nil {
+		return nil, errors.Join(err, e.leave(ctx))
+	}
+	return e, nil
+}
+
+func (b *Bus) join(ctx context.Context, e *engines, subs []subscribe.Subscription) error {
+	if !b.opts.SkipMigrations {
+		if err := b.Migrate(ctx); err != nil {
+			return err
+		}
+	}
+	if err := b.opts.Storage.Check(ctx); err != nil {
+		return fmt.Errorf("storage: %w", err)
+	}
+	e.sending = rows.NewKeeper(b.opts.Storage, b.instance(storage.Outbox), b.opts.Logger)
+	e.handling = rows.NewKeeper(b.opts.Storage, b.instance(storage.Inbox), b.opts.Logger)
+	if err := b.assemble(e, subs); err != nil {
+		return err
+	}
+	if err := b.declare(ctx, e.consumer.Sources()); err != nil {
+		return err
+	}
+	if err := e.sending.Join(ctx); err != nil {
+		return fmt.Errorf("storage: %w", err)
+	}
+	if err := e.handling.Join(ctx); err != nil {
+		return fmt.Errorf("storage: %w", err)
+	}
+	return nil
+}
+
+func (b *Bus) instance(box storage.Box) storage.Instance {
+	t := b.opts.Transport.Traits()
+	return storage.Instance{Box: box, Version: b.opts.Version, Lease: b.opts.FallbackWindow, Transport: t.Name, Destination: t.Destination}
+}
+
+func (b *Bus) assemble(e *engines, subs []subscribe.Subscription) (err error) {
+	o := b.opts
+	policy := rows.Policy{
+		Count: o.FailedRetryCount, Interval: o.FailedRetryInterval, Immediate: max(0, o.ImmediateRetries),
+		Backoff: o.RetryBackoff, KeepFailed: o.FailedMessageExpiredAfter, OweCallback: o.FailedThresholdCallback != nil,
+	}
+	keepDone := o.SucceedMessageExpiredAfter
+	if keepDone < 0 {
+		keepDone = 24 * time.Hour // the inbox needs its rows to know what was handled
+	}
+	e.consumer, err = subscribe.NewConsumer(subscribe.ConsumerConfig{
+		Storage: o.Storage, Transport: o.Transport, Keeper: e.handling, Log: b.log, Codec: o.Codec, Subscriptions: subs,
+		Version: o.Version, DefaultGroup: o.DefaultGroupName, GroupPrefix: o.GroupNamePrefix, TopicPrefix: o.TopicNamePrefix,
+		Policy: policy, Callback: b.callback(gocap.Subscribe), KeepDone: keepDone,
+		Context:   func(ctx context.Context) context.Context { return contextWithBus(ctx, b) },
+		Receivers: o.ConsumerCount, Concurrency: o.Concurrency, BatchSize: o.BatchSize, Timeout: o.HandlerTimeout,
+		UnhandledAfter: o.UnhandledAfter, AdoptInterval: o.FallbackWindow / 3, MaxBytes: maxLookBytes,
+	})
+	if err != nil {
+		return err
+	}
+	e.handleRetry = processor.NewNeedRetry(processor.NeedRetryConfig{
+		Keeper: e.handling, Hand: e.consumer.Hand(), Taker: e.consumer, Log: b.log,
+		PollInterval: o.PollInterval, BatchSize: o.BatchSize, MaxBytes: maxLookBytes,
+	})
+	e.consumer.OnLater(e.handleRetry.Expect)
+	e.dispatcher, e.sendRetry = processor.NewDispatcher(processor.DispatcherConfig{
+		Transport: o.Transport, Log: b.log, Policy: policy, Callback: b.callback(gocap.Publish),
+		KeepSent: o.SucceedMessageExpiredAfter, AllowUnroutable: o.AllowUnroutable,
+		SendWindow: o.SendWindow, BatchSize: o.BatchSize, SendTimeout: sendTimeout,
+	}, e.sending, o.PollInterval)
+	e.waker = processor.NewWaker(e.sending, e.dispatcher, e.sendRetry, b.log)
+	e.collector = &processor.Collector{
+		Storage: o.Storage, Log: b.log, Version: o.Version, Interval: o.CollectorCleaningInterval, BatchSize: o.CollectorBatchSize,
+	}
+	return nil
+}
+
+// declare makes the queues known before anything is sent. A broker that is away
+// does not fail the start: receiving declares them again.
+func (b *Bus) declare(ctx context.Context, srcs []transport.Source) error {
+	if d, ok := b.opts.Transport.(transport.Declarer); ok {
+		for _, src := range srcs {
+			switch err := d.Declare(ctx, src); {
+			case errors.Is(err, transport.ErrUnavailable):
+				b.log.Warn(ctx, "broker unavailable, queues are declared later", "", slog.Any("err", err))
+				return nil
+			case err != nil:
+				return fmt.Errorf("queue %s: %w", src.Group, err)
+			}
+		}
+	}
+	return nil
+}
+
+// callback turns a failed row into a call of the user's callback; nil where
+// there is none.
+func (b *Bus) callback(kind gocap.Kind) func(context.Context, *storage.Record, *transport.Message) {
+	f := b.opts.FailedThresholdCallback
+	if f == nil {
+		return nil
+	}
+	return func(ctx context.Context, rec *storage.Record, m *transport.Message) {
+		defer func() {
+			if p := recover(); p != nil {
+				b.opts.Logger.LogAttrs(ctx, slog.LevelError, "failed-threshold callback panicked", slog.String("topic", rec.Topic),
+					slog.String("msg_id", m.ID), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+			}
+		}()
+		f(contextWithBus(ctx, b), FailedInfo{
+			Kind: kind, Message: m, Group: rec.Group, Subscriber: rec.Subscriber,
+			Attempts: rec.Retries, LastError: rec.LastError, FailedAt: time.Now().UTC(),
+		})
+	}
+}
+
+// run starts everything. root has no deadline.
+func (e *engines) run(root context.Context) {
+	var take, work, last, keep context.Context
+	take, e.endTake = context.WithCancelCause(root)
+	work, e.endWork = context.WithCancelCause(root)
+	last, e.endLast = context.WithCancelCause(root)
+	keep, e.endKeep = context.WithCancelCause(root)
+	e.keep.Go(func() { e.sending.Run(keep) })
+	e.keep.Go(func() { e.handling.Run(keep) })
+	e.work.Go(func() { e.consumer.Run(take, work, last) })
+	e.work.Go(func() { e.dispatcher.Run(take, work, last) })
+	for _, loop := range []func(context.Context){e.sendRetry.Run, e.handleRetry.Run, e.waker.Run, e.collector.Run} {
+		e.work.Go(func() { loop(take) })
+	}
+}
+
+// stop ends everything, in the order of end, and says what was cut.
+func (e *engines) stop(end ending) error {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		e.work.Wait()
+	}()
+	e.endTake(ErrStopping)
+	var err error
+	if !within(done, end.grace) {
+		if n := e.dispatcher.Hand().Len() + e.consumer.Hand().Len(); n > 0 {
+			err = fmt.Errorf("%d messages were in work when the time was up; they will be sent or handled again", n)
+		}
+	}
+	e.endWork(ErrStopping)
+	within(done, end.last)
+	e.endLast(ErrStopping)
+	if !within(done, end.last) {
+		err = errors.Join(err, errors.New("a handler or callback did not return when its context ended; its goroutine goes on until it does"))
+	}
+	e.endKeep(ErrStopping)
+	e.keep.Wait()
+	ctx, cancel := context.WithDeadline(context.Background(), end.deadline) //nolint:forbidigo // leaving outlives every other context
+	defer cancel()
+	return errors.Join(err, e.leave(ctx))
+}
+
+// leave ends both numbers and gives the registry back.
+func (e *engines) leave(ctx context.Context) error {
+	defer e.release()
+	var errs []error
+	for _, k := range []*rows.Keeper{e.sending, e.handling} {
+		if k != nil {
+			errs = append(errs, k.Leave(ctx))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// within waits for done until t; a t that has passed gives it a moment.
+func within(done <-chan struct{}, t time.Time) bool {
+	timer := time.NewTimer(max(time.Until(t), 10*time.Millisecond))
+	defer timer.Stop()
+	select {
+	case <-done:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// owner is the number under which published rows are sent: 0 when the bus does
+// not run, so that whoever runs next takes them.
+func (b *Bus) owner() int64 {
+	if e := b.engines.get(); e != nil {
+		if t := e.sending.Current(); t != nil {
+			return t.Number()
+		}
+	}
+	return 0
+}
+
+// watch tells the engine of rows in a transaction that has not ended.
+func (b *Bus) watch(w storage.Writer, owner int64, ids []storage.ID) {
+	if e := b.engines.get(); e != nil && owner != 0 && len(ids) > 0 {
+		e.waker.Watch(w, owner, ids)
+	}
+}
+
+// committed tells the engine of rows that are committed.
+func (b *Bus) committed(owner int64, ids []storage.ID) {
+	if e := b.engines.get(); e != nil && owner != 0 && len(ids) > 0 {
+		e.waker.Committed(owner, ids)
+	}
+}
+
+// expect tells the engine when a delayed row will be due.
+func (b *Bus) expect(rec *storage.Record) {
+	e := b.engines.get()
+	if e == nil {
+		return
+	}
+	d := rec.Delay
+	if !rec.DueAt.IsZero() {
+		d = time.Until(rec.DueAt)
+	}
+	e.sendRetry.Expect(max(0, d))
+}

@@ -1,0 +1,92 @@
+//go:build !capnofx
+
+package cap
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"reflect"
+
+	"go.uber.org/fx"
+
+	"github.com/capbus/gocap/storage"
+	"github.com/capbus/gocap/subscribe"
+	"github.com/capbus/gocap/transport"
+)
+
+// ModuleParams is what Module takes from the container. What Options name goes
+// before Storage, Transport and Logger.
+type ModuleParams struct {
+	fx.In
+
+	Lifecycle     fx.Lifecycle
+	Options       Options                  `optional:"true"`
+	Storage       storage.Storage          `optional:"true"`
+	Transport     transport.Transport      `optional:"true"`
+	Logger        *slog.Logger             `optional:"true"`
+	Subscriptions []subscribe.Subscription `group:"cap.subscriptions"`
+}
+
+// ModuleResult is what Module gives.
+type ModuleResult struct {
+	fx.Out
+
+	Bus       *Bus
+	Publisher Publisher
+}
+
+// Module is a constructor for fx.Provide, so it starts nothing by itself: the bus
+// is made, and starts and stops with the application, when something asks for
+// *Bus or Publisher. A service that only consumes uses Handlers, which asks for
+// it. Module opens nothing and starts no goroutine.
+func Module(p ModuleParams) (ModuleResult, error) {
+	opts := p.Options
+	if opts.Storage == nil {
+		opts.Storage = p.Storage
+	}
+	if opts.Transport == nil {
+		opts.Transport = p.Transport
+	}
+	if opts.Logger == nil {
+		opts.Logger = p.Logger
+	}
+	opts.Subscriptions = append(opts.Subscriptions[:len(opts.Subscriptions):len(opts.Subscriptions)], p.Subscriptions...)
+	bus, err := New(opts)
+	if err != nil {
+		return ModuleResult{}, err
+	}
+	p.Lifecycle.Append(fx.Hook{OnStart: bus.Start, OnStop: bus.Stop})
+	return ModuleResult{Bus: bus, Publisher: bus}, nil
+}
+
+// Handlers registers constructors of subscriptions and asks for the bus, so that
+// a service that only consumes starts. A constructor returns a
+// subscribe.Subscription or a slice of them, and optionally an error; its
+// parameters come from the container.
+func Handlers(ctors ...any) fx.Option {
+	opts := make([]fx.Option, 0, len(ctors)+1)
+	for _, ctor := range ctors {
+		tag, err := groupTag(ctor)
+		if err != nil {
+			return fx.Error(fmt.Errorf("cap: Handlers: %w", err))
+		}
+		opts = append(opts, fx.Provide(fx.Annotate(ctor, fx.ResultTags(tag))))
+	}
+	return fx.Options(append(opts, fx.Invoke(func(*Bus) {}))...)
+}
+
+func groupTag(ctor any) (string, error) {
+	t := reflect.TypeOf(ctor)
+	if t == nil || t.Kind() != reflect.Func {
+		return "", fmt.Errorf("%T is not a constructor; give a function that returns a subscribe.Subscription", ctor)
+	}
+	ok := t.NumOut() == 1 || t.NumOut() == 2 && t.Out(1) == reflect.TypeFor[error]()
+	switch {
+	case ok && t.Out(0) == reflect.TypeFor[subscribe.Subscription]():
+		return `group:"cap.subscriptions"`, nil
+	case ok && t.Out(0) == reflect.TypeFor[[]subscribe.Subscription]():
+		return `group:"cap.subscriptions,flatten"`, nil
+	}
+	return "", errors.New(t.String() + " does not return a subscribe.Subscription or a slice of them, and optionally an error")
+}

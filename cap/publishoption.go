@@ -1,0 +1,113 @@
+package cap
+
+import (
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/capbus/gocap/internal/ids"
+	"github.com/capbus/gocap/storage"
+	"github.com/capbus/gocap/transport"
+)
+
+// PublishOption is a setting of one message.
+type PublishOption func(*publishOptions)
+
+type publishOptions struct {
+	id      storage.ID
+	given   bool
+	headers map[string]string
+	delay   time.Duration
+	dueAt   time.Time
+	errs    []error
+}
+
+func (o *publishOptions) fail(format string, args ...any) {
+	o.errs = append(o.errs, fmt.Errorf(format, args...))
+}
+
+// NewID returns a new message id: a UUID of version 7.
+func NewID() string { return storage.ID(ids.New()).String() }
+
+// WithID gives the message an id, a UUID. The same id twice is ErrDuplicate, as
+// long as the first row is in the table.
+func WithID(id string) PublishOption {
+	return func(o *publishOptions) {
+		parsed, err := storage.ParseID(id)
+		if err != nil {
+			o.fail("WithID %q: %w; cap.NewID makes one", id, err)
+			return
+		}
+		o.id, o.given = parsed, true
+	}
+}
+
+// reserved are the headers that Publish sets itself.
+var reserved = map[string]string{
+	transport.HeaderID: "WithID", transport.HeaderTopic: "the topic argument", transport.HeaderType: "",
+	transport.HeaderSentTime: "", transport.HeaderGroup: "", transport.HeaderKey: "",
+}
+
+// WithHeader adds a header. The names that the framework sets itself (cap-msg-id
+// and the like) are refused.
+func WithHeader(key, value string) PublishOption {
+	return func(o *publishOptions) {
+		if instead, ok := reserved[key]; ok {
+			if instead != "" {
+				instead = "; use " + instead
+			}
+			o.fail("WithHeader: %s is set by the framework%s", key, instead)
+			return
+		}
+		if err := checkHeader(key, value); err != nil {
+			o.fail("WithHeader: %w", err)
+			return
+		}
+		o.set(key, value)
+	}
+}
+
+func (o *publishOptions) set(key, value string) {
+	if o.headers == nil {
+		o.headers = map[string]string{}
+	}
+	o.headers[key] = value
+}
+
+// WithDelay lets the message leave d after it was published, by the database's
+// clock. 0 is at once.
+func WithDelay(d time.Duration) PublishOption {
+	return func(o *publishOptions) {
+		if d < 0 {
+			o.fail("WithDelay: %s is negative", d)
+			return
+		}
+		o.delay = d
+	}
+}
+
+// WithDueAt lets the message leave at t, by the database's clock; a t that has
+// passed is at once.
+func WithDueAt(t time.Time) PublishOption {
+	return func(o *publishOptions) {
+		if t.IsZero() {
+			o.fail("WithDueAt: the time is zero")
+			return
+		}
+		o.dueAt = t
+	}
+}
+
+// headersOf completes the headers of a message. The options' map is not
+// changed: an option can be used for many messages.
+func (o *publishOptions) headersOf(id storage.ID, topic, typeName string, now time.Time) map[string]string {
+	h := make(map[string]string, len(o.headers)+6)
+	h[transport.HeaderCorrelationID] = id.String()
+	h[transport.HeaderCorrelation] = "0"
+	maps.Copy(h, o.headers)
+	h[transport.HeaderID] = id.String()
+	h[transport.HeaderTopic] = topic
+	h[transport.HeaderType] = typeName
+	h[transport.HeaderSentTime] = now.UTC().Format(time.RFC3339Nano)
+	return h
+}
