@@ -1,0 +1,97 @@
+package gormstore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/capbus/gocap/storage"
+)
+
+// Due implements storage.Member.
+func (m *member) Due(ctx context.Context, q storage.Query) ([]*storage.Record, time.Duration, error) {
+	r := reader{next: -1}
+	if len(q.IDs) > 0 {
+		if err := m.dueByID(ctx, &r, q.IDs); err != nil {
+			return nil, -1, m.failed("due", err)
+		}
+		return r.recs, -1, nil
+	}
+	if err := checkLanes(m.box, q.Lanes); err != nil {
+		return nil, -1, m.failed("due", err)
+	}
+	r.limit = q.MaxBytes
+	lanes := q.Lanes
+	if q.MaxBytes > 0 && len(lanes) > 1 {
+		lanes = rotated(lanes)
+	}
+	err := batches(lanes, sqliteTerms, func(part []storage.Lane) error {
+		query, args := m.s.text.due(m.box, m.version, m.number, part)
+		return m.look(ctx, &r, query, args...)
+	})
+	if err != nil {
+		return nil, -1, m.failed("due", err)
+	}
+	byPlace(r.recs)
+	return r.recs, r.next, nil
+}
+
+func (m *member) dueByID(ctx context.Context, r *reader, list []storage.ID) error {
+	err := batches(list, sqliteRows, func(part []storage.ID) error {
+		return m.look(ctx, r, m.s.text.byID(m.box, len(part)), append(idArgs(part), m.number)...)
+	})
+	byPlace(r.recs)
+	return err
+}
+
+// look runs a query on the reading pool and collects its rows.
+func (m *member) look(ctx context.Context, r *reader, query string, args ...any) error {
+	return m.s.untilFree(ctx, func() error {
+		had := *r
+		rows, err := m.s.reader.QueryContext(ctx, query, args...)
+		if err == nil {
+			err = r.read(rows)
+		}
+		if err != nil {
+			*r = had
+		}
+		return err
+	})
+}
+
+// rotated starts at a random lane, so that a limit of bytes cuts now one lane,
+// now another.
+func rotated(lanes []storage.Lane) []storage.Lane {
+	k := rand.IntN(len(lanes)) //nolint:gosec // fairness
+	return append(slices.Clone(lanes[k:]), lanes[:k]...)
+}
+
+func checkLanes(b storage.Box, lanes []storage.Lane) error {
+	for _, l := range lanes {
+		switch {
+		case l.Limit < 1:
+			return errors.New("a lane's limit is not positive")
+		case b == storage.Outbox && (l.Group != "" || l.Subscriber != ""):
+			return errors.New("the outbox has but one lane, without group and subscriber")
+		}
+	}
+	return nil
+}
+
+// byPlace sorts by the order of taking.
+func byPlace(recs []*storage.Record) {
+	slices.SortFunc(recs, func(a, b *storage.Record) int {
+		return cmp.Or(a.Position.DueAt.Compare(b.Position.DueAt), cmp.Compare(a.Position.Seq, b.Position.Seq))
+	})
+}
+
+func idArgs(list []storage.ID) []any {
+	args := make([]any, len(list), len(list)+1)
+	for i := range list {
+		args[i] = list[i][:]
+	}
+	return args
+}

@@ -1,0 +1,153 @@
+// Package gormstore keeps the outbox and the inbox in a SQL database that the
+// application reaches through gorm. It runs on SQLite (3.35 or later; tested
+// with 3.54 through modernc.org/sqlite) and imports no driver.
+//
+// Its statements are fixed texts that run on the connection pool itself, past
+// gorm's callbacks, hooks and logger.
+package gormstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+
+	"gorm.io/gorm"
+
+	"github.com/capbus/gocap/storage"
+)
+
+var (
+	_ storage.Storage  = (*Store)(nil)
+	_ storage.Migrator = (*Store)(nil)
+)
+
+// ReadPooler is implemented by a gorm.ConnPool that has a pool of its own for
+// statements that only read, as package sqlite's has. The Store uses it for its
+// looks, and the ConnPool itself for what it writes.
+type ReadPooler interface {
+	ReadPool() *sql.DB
+}
+
+// Store is a storage.Storage on a *gorm.DB. Its methods may be called
+// concurrently.
+type Store struct {
+	db     *gorm.DB
+	cfg    Config
+	text   *sqliteText
+	writer gorm.TxBeginner
+	reader *sql.DB
+	err    error // why the store cannot be used
+
+	watch watch
+
+	closing  sync.Once
+	closeErr error
+}
+
+// New returns a Store on the tables that db can reach. It does not connect, and
+// does not fail: Validate, and every other method, reports what is wrong with
+// db or cfg. The *gorm.DB stays the caller's.
+func New(db *gorm.DB, cfg Config) *Store {
+	s := &Store{db: db, cfg: cfg, text: newSQLiteText(cfg.prefix())}
+	s.err = errors.Join(cfg.Validate(), s.usePool())
+	return s
+}
+
+// usePool finds the pools below db.
+func (s *Store) usePool() error {
+	switch {
+	case s.db == nil || s.db.Config == nil || s.db.Statement == nil:
+		return errors.New("gormstore: the *gorm.DB is nil")
+	case s.db.Error != nil:
+		return fmt.Errorf("gormstore: the *gorm.DB has an error: %w", s.db.Error)
+	case s.db.DryRun:
+		return errors.New("gormstore: the *gorm.DB is in DryRun mode")
+	case s.db.Dialector == nil || s.db.Name() != "sqlite":
+		return fmt.Errorf("gormstore: no dialect for the *gorm.DB; there is one for sqlite")
+	}
+	pool := s.db.Statement.ConnPool
+	if p, ok := pool.(*gorm.PreparedStmtDB); ok {
+		pool = p.ConnPool
+	}
+	if _, ok := pool.(gorm.TxCommitter); ok {
+		return errors.New("gormstore: the *gorm.DB is in a transaction; give New one that is not")
+	}
+	w, ok := pool.(gorm.TxBeginner)
+	if !ok {
+		return fmt.Errorf("gormstore: %T, the pool of the *gorm.DB, cannot begin a transaction", pool)
+	}
+	s.writer = w
+	if p, ok := pool.(ReadPooler); ok {
+		s.reader = p.ReadPool()
+		return nil
+	}
+	db, err := s.db.DB()
+	if err != nil {
+		return fmt.Errorf("gormstore: the *gorm.DB has no *sql.DB: %w", err)
+	}
+	s.reader = db
+	return nil
+}
+
+// Validate reports what is wrong with the *gorm.DB or the Config given to New.
+// It does not connect.
+func (s *Store) Validate() error { return s.err }
+
+// DB returns the *gorm.DB of the store.
+func (s *Store) DB() *gorm.DB { return s.db }
+
+// Close closes Config.Closer: what an Open function opened. A *gorm.DB given to
+// New stays open. Close may be called again, and then returns the same.
+func (s *Store) Close() error {
+	s.closing.Do(func() {
+		if s.cfg.Closer != nil {
+			s.closeErr = s.cfg.Closer.Close()
+		}
+	})
+	return s.closeErr
+}
+
+// Check implements storage.Storage.
+func (s *Store) Check(ctx context.Context) error {
+	if s.err != nil {
+		return s.err
+	}
+	for _, q := range s.text.check() {
+		rows, err := s.reader.QueryContext(ctx, q)
+		if err == nil {
+			err = errors.Join(rows.Err(), rows.Close())
+		}
+		if err != nil {
+			return fmt.Errorf("gormstore: check tables (Migrate makes them): %w", err)
+		}
+	}
+	return nil
+}
+
+// Purge implements storage.Storage.
+func (s *Store) Purge(ctx context.Context, p storage.Purge) (int, error) {
+	if s.err != nil {
+		return 0, s.err
+	}
+	if p.Limit < 1 {
+		return 0, fmt.Errorf("gormstore: purge %s: limit %d is not positive", p.Box, p.Limit)
+	}
+	var deleted int64
+	err := s.inTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		res, err := tx.ExecContext(ctx, s.text.purge(p.Box), p.Version, p.Limit)
+		if err != nil {
+			return err
+		}
+		if deleted, err = res.RowsAffected(); err != nil {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, s.text.forgetInstances())
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("gormstore: purge %s: %w", p.Box, err)
+	}
+	return int(deleted), nil
+}

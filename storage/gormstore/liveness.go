@@ -1,0 +1,114 @@
+package gormstore
+
+import (
+	"context"
+	"database/sql"
+	"sync"
+	"time"
+)
+
+// heartbeat is a row of instances that has not ended.
+type heartbeat struct {
+	number, beat, lease int64 // beat and lease in microseconds
+	expired             bool  // run out by the database's clock
+}
+
+// watch remembers since when heartbeats have stood still by this process's own
+// monotonic clock: the database's clock may be set back, and would then keep a
+// dead instance alive for as long.
+type watch struct {
+	mu   sync.Mutex
+	seen map[int64]sighting
+}
+
+type sighting struct {
+	beat  int64
+	since time.Time
+}
+
+// runOut returns the heartbeats, read between the two moments, that have run
+// out by either clock, and remembers the others.
+func (w *watch) runOut(beats []heartbeat, before, after time.Time) []heartbeat {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	seen := make(map[int64]sighting, len(beats))
+	var out []heartbeat
+	for _, b := range beats {
+		s, known := w.seen[b.number]
+		if !known || s.beat != b.beat {
+			s = sighting{beat: b.beat, since: after}
+		}
+		seen[b.number] = s
+		if b.expired || before.Sub(s.since) > micros(b.lease) {
+			out = append(out, b)
+		}
+	}
+	w.seen = seen
+	return out
+}
+
+// querier is a pool or a transaction.
+type querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+// runOut looks for heartbeats that have run out, but for the looker's own.
+func (s *Store) runOut(ctx context.Context, q querier, own int64) ([]heartbeat, error) {
+	before := time.Now()
+	beats, err := s.heartbeats(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	out := s.watch.runOut(beats, before, time.Now())
+	for i, b := range out {
+		if b.number == own {
+			return append(out[:i], out[i+1:]...), nil
+		}
+	}
+	return out, nil
+}
+
+func (s *Store) heartbeats(ctx context.Context, q querier) ([]heartbeat, error) {
+	rows, err := q.QueryContext(ctx, s.text.running())
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close() //nolint:errcheck // Err below has what matters
+	var beats []heartbeat
+	for rows.Next() {
+		var b heartbeat
+		if err := rows.Scan(&b.number, &b.beat, &b.lease, &b.expired); err != nil {
+			return nil, err
+		}
+		beats = append(beats, b)
+	}
+	return beats, rows.Err()
+}
+
+// ending says how an instance ended; a gone heartbeat has none.
+type ending struct{ living, died bool }
+
+func (s *Store) endings(ctx context.Context, q querier, numbers []int64) (map[int64]ending, error) {
+	found := make(map[int64]ending, len(numbers))
+	err := batches(numbers, sqliteRows, func(part []int64) error {
+		args := make([]any, len(part))
+		for i, n := range part {
+			args[i] = n
+		}
+		rows, err := q.QueryContext(ctx, s.text.endings(len(part)), args...)
+		if err != nil {
+			return err
+		}
+		defer rows.Close() //nolint:errcheck // Err below has what matters
+		for rows.Next() {
+			var n int64
+			var e ending
+			if err := rows.Scan(&n, &e.living, &e.died); err != nil {
+				return err
+			}
+			found[n] = e
+		}
+		return rows.Err()
+	})
+	return found, err
+}

@@ -1,0 +1,117 @@
+package gormstore
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/capbus/gocap/internal/ids"
+	"github.com/capbus/gocap/storage"
+)
+
+// member is this process as an owner of rows of one box.
+type member struct {
+	s       *Store
+	number  int64
+	box     storage.Box
+	version string
+}
+
+// Join implements storage.Storage.
+func (s *Store) Join(ctx context.Context, in storage.Instance) (storage.Member, error) {
+	if s.err != nil {
+		return nil, s.err
+	}
+	if in.Box != storage.Outbox && in.Box != storage.Inbox {
+		return nil, fmt.Errorf("gormstore: join: there is no box %s", in.Box)
+	}
+	if in.Lease < time.Millisecond {
+		return nil, fmt.Errorf("gormstore: join: a lease of %v is too short", in.Lease)
+	}
+	m := &member{s: s, number: ids.Number(), box: in.Box, version: in.Version}
+	err := s.inTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		if _, err := tx.ExecContext(ctx, s.text.lock()); err != nil {
+			return err
+		}
+		if err := s.checkRivals(ctx, tx, in); err != nil {
+			return err
+		}
+		_, err := tx.ExecContext(ctx, s.text.join(), m.number, in.Box.String(), in.Version,
+			in.Transport, in.Destination, microsUp(in.Lease))
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("gormstore: join: %w", err)
+	}
+	return m, nil
+}
+
+// checkRivals looks for a living instance that sends elsewhere.
+func (s *Store) checkRivals(ctx context.Context, tx *sql.Tx, in storage.Instance) error {
+	if in.Destination == "" {
+		return nil
+	}
+	var transport, destination string
+	err := tx.QueryRowContext(ctx, s.text.rivals(), in.Box.String(), in.Version, in.Transport, in.Destination).
+		Scan(&transport, &destination)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return nil
+	case err != nil:
+		return err
+	}
+	return fmt.Errorf("%w: version %q sends to %s %q, this one to %s %q", storage.ErrDestination,
+		in.Version, transport, destination, in.Transport, in.Destination)
+}
+
+// Number implements storage.Member.
+func (m *member) Number() int64 { return m.number }
+
+// Beat implements storage.Member.
+func (m *member) Beat(ctx context.Context) error {
+	changed, err := m.s.execOne(ctx, m.s.text.beat(), m.number)
+	if err != nil {
+		return m.failed("beat", err)
+	}
+	if !changed {
+		return m.failed("beat", storage.ErrLost)
+	}
+	return nil
+}
+
+// Leave implements storage.Member. A member that was declared dead stays so.
+func (m *member) Leave(ctx context.Context) error {
+	if _, err := m.s.execOne(ctx, m.s.text.leave(), m.number); err != nil {
+		return m.failed("leave", err)
+	}
+	return nil
+}
+
+func (m *member) failed(what string, err error) error {
+	return fmt.Errorf("gormstore: %s %s: %w", what, m.box, err)
+}
+
+// messageKey is the form of a message id that is stored: at most 255 bytes.
+func messageKey(id string) string {
+	if len(id) <= 255 {
+		return id
+	}
+	sum := sha256.Sum256([]byte(id))
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// batches calls f with parts of s of at most n.
+func batches[T any](s []T, n int, f func(part []T) error) error {
+	for len(s) > 0 {
+		k := min(len(s), n)
+		if err := f(s[:k]); err != nil {
+			return err
+		}
+		s = s[k:]
+	}
+	return nil
+}

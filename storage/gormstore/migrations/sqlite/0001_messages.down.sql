@@ -1,0 +1,3 @@
+DROP TABLE "{prefix}instances";
+DROP TABLE "{prefix}received";
+DROP TABLE "{prefix}published";

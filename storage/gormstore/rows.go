@@ -1,0 +1,99 @@
+package gormstore
+
+import (
+	"database/sql"
+	"time"
+
+	"github.com/capbus/gocap/storage"
+)
+
+// reader collects the answer to a look.
+type reader struct {
+	recs  []*storage.Record
+	next  time.Duration // until the next row is due; negative: none
+	bytes int           // of headers and bodies so far
+	limit int           // ends the reading when there are more; 0: none
+}
+
+// read takes the rows in, and closes them.
+func (r *reader) read(rows *sql.Rows) error {
+	defer rows.Close() //nolint:errcheck // Err below has what matters
+	for !r.full() && rows.Next() {
+		if err := r.scan(rows); err != nil {
+			return err
+		}
+	}
+	if r.full() {
+		return rows.Close()
+	}
+	return rows.Err()
+}
+
+func (r *reader) full() bool { return r.limit > 0 && r.bytes > r.limit }
+
+// scan reads a row of the columns kind and rowColumns.
+func (r *reader) scan(rows *sql.Rows) error {
+	var (
+		rec      storage.Record
+		kind     int
+		id       []byte
+		owner    sql.NullInt64
+		due, age int64
+	)
+	err := rows.Scan(&kind, &rec.Position.Seq, &id, &rec.Version, &rec.Topic, &owner, &rec.Headers, &rec.Body,
+		&rec.Status, &rec.Retries, &rec.Takeovers, &rec.LastError, &due, &age, &rec.Final,
+		&rec.Group, &rec.Subscriber, &rec.MessageID)
+	if err != nil {
+		return err
+	}
+	if kind == kindNext {
+		if wait := max(micros(age), 0); r.next < 0 || wait < r.next {
+			r.next = wait
+		}
+		return nil
+	}
+	copy(rec.ID[:], id)
+	rec.Owner = owner.Int64
+	rec.Position.DueAt = time.UnixMicro(due).UTC()
+	rec.Age = max(micros(age), 0)
+	r.bytes += len(rec.Headers) + len(rec.Body)
+	r.recs = append(r.recs, &rec)
+	return nil
+}
+
+// readIDs returns the ids that a statement answers with, as a set, and closes
+// the rows.
+func readIDs(rows *sql.Rows, into map[storage.ID]bool) error {
+	defer rows.Close() //nolint:errcheck // Err below has what matters
+	var b []byte
+	for rows.Next() {
+		if err := rows.Scan(&b); err != nil {
+			return err
+		}
+		var id storage.ID
+		copy(id[:], b)
+		into[id] = true
+	}
+	return rows.Err()
+}
+
+func micros(n int64) time.Duration {
+	const most = int64(1<<63-1) / int64(time.Microsecond)
+	return time.Duration(min(max(n, -most), most)) * time.Microsecond
+}
+
+// bytesOf makes an empty value of a missing one: the columns are NOT NULL.
+func bytesOf(b []byte) []byte {
+	if b == nil {
+		return []byte{}
+	}
+	return b
+}
+
+// ownerOf makes NULL of nobody.
+func ownerOf(n int64) any {
+	if n == 0 {
+		return nil
+	}
+	return n
+}

@@ -1,0 +1,196 @@
+package gormstore
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/capbus/gocap/storage"
+)
+
+// sqliteNow is the host's clock in microseconds of Unix time, as SQLite knows
+// it: to the millisecond. Every moment in our tables comes from this one
+// expression. Within a statement it stands still.
+const sqliteNow = `(CAST((julianday('now')-2440587.5)*86400000.0+0.5 AS INTEGER)*1000)`
+
+// Limits of SQLite's defaults, with room to spare: 32,766 parameters and 500
+// terms of a compound SELECT in a statement.
+const (
+	sqliteRows  = 500 // rows, or ids, in a statement
+	sqliteTerms = 200 // lanes in a statement, of two terms each
+)
+
+// sqliteText is the SQL of SQLite: what differs between databases is in this
+// type, and in its errors. It needs SQLite 3.35 or later.
+type sqliteText struct {
+	published, received, instances, migrated string // table names, quoted
+}
+
+func newSQLiteText(prefix string) *sqliteText {
+	quoted := func(name string) string { return `"` + prefix + name + `"` }
+	return &sqliteText{
+		published: quoted("published"),
+		received:  quoted("received"),
+		instances: quoted("instances"),
+		migrated:  quoted("migrations"),
+	}
+}
+
+func (t *sqliteText) table(b storage.Box) string {
+	if b == storage.Inbox {
+		return t.received
+	}
+	return t.published
+}
+
+// savepoint guards an inbox transaction; its release shows whether SQLite has
+// ended the transaction on its own account.
+const (
+	savepoint        = `SAVEPOINT cap_inbox`
+	releaseSavepoint = `RELEASE SAVEPOINT cap_inbox`
+
+	appendSavepoint        = `SAVEPOINT cap_append`
+	releaseAppendSavepoint = `RELEASE SAVEPOINT cap_append`
+	undoAppendSavepoint    = `ROLLBACK TO SAVEPOINT cap_append`
+)
+
+// lock makes a transaction the writer before it has read anything, also where
+// it was not begun as IMMEDIATE: a transaction that reads first and writes
+// later fails when another has written in between.
+func (t *sqliteText) lock() string { return `DELETE FROM ` + t.instances + ` WHERE number < 0` }
+
+// inTransaction fails inside a transaction, without harm to it, and succeeds
+// outside of one. SQLite ends a transaction by itself when a statement in it is
+// interrupted, and for some errors; what follows would then commit alone.
+const inTransaction = `BEGIN`
+
+// stillBegun tells from the answer to inTransaction whether there is one.
+func stillBegun(err error) bool {
+	code, ok := sqliteCode(err)
+	return ok && code == sqliteGeneric
+}
+
+// Result codes of SQLite, https://www.sqlite.org/rescode.html; the low byte is
+// the primary code.
+const (
+	sqliteGeneric    = 1
+	sqliteBusy       = 5
+	sqliteLocked     = 6
+	sqliteTooBig     = 18
+	sqliteConstraint = 19
+	sqliteMismatch   = 20
+)
+
+func sqliteCode(err error) (int, bool) {
+	var e interface{ Code() int }
+	if !errors.As(err, &e) {
+		return 0, false
+	}
+	return e.Code() & 0xff, true
+}
+
+// busy tells that another connection was in the way: try again.
+func busy(err error) bool {
+	code, ok := sqliteCode(err)
+	return ok && (code == sqliteBusy || code == sqliteLocked)
+}
+
+// badData tells that the statement was refused for the values in it.
+func badData(err error) bool {
+	code, ok := sqliteCode(err)
+	return ok && (code == sqliteTooBig || code == sqliteConstraint || code == sqliteMismatch)
+}
+
+// marks returns n parameters for a list.
+func marks(n int) string {
+	return strings.Repeat("?,", n-1) + "?"
+}
+
+// tuples returns n times the given tuple.
+func tuples(n int, tuple string) string {
+	return strings.Repeat(tuple+",", n-1) + tuple
+}
+
+// Heartbeats.
+
+func (t *sqliteText) rivals() string {
+	return `SELECT transport, destination FROM ` + t.instances +
+		` WHERE box = ? AND version = ? AND ended_at IS NULL AND beat_at + lease > ` + sqliteNow +
+		` AND destination <> '' AND (transport <> ? OR destination <> ?) LIMIT 1`
+}
+
+func (t *sqliteText) join() string {
+	return `INSERT INTO ` + t.instances +
+		` (number, box, version, transport, destination, joined_at, beat_at, lease)` +
+		` VALUES (?, ?, ?, ?, ?, ` + sqliteNow + `, ` + sqliteNow + `, ?)`
+}
+
+func (t *sqliteText) beat() string {
+	return `UPDATE ` + t.instances + ` SET beat_at = ` + sqliteNow + ` WHERE number = ? AND ended_at IS NULL`
+}
+
+func (t *sqliteText) leave() string {
+	return `UPDATE ` + t.instances + ` SET ended_at = ` + sqliteNow + ` WHERE number = ? AND ended_at IS NULL`
+}
+
+// running reads the heartbeats that have not ended, and which of them have run
+// out by the database's clock.
+func (t *sqliteText) running() string {
+	return `SELECT number, beat_at, lease, beat_at + lease <= ` + sqliteNow +
+		` FROM ` + t.instances + ` WHERE ended_at IS NULL`
+}
+
+// declareDead ends a heartbeat that still is as it was seen, or that has run
+// out by the database's clock.
+func (t *sqliteText) declareDead() string {
+	return `UPDATE ` + t.instances + ` SET ended_at = ` + sqliteNow + `, died = 1` +
+		` WHERE number = ? AND ended_at IS NULL AND (beat_at = ? OR beat_at + lease <= ` + sqliteNow + `)`
+}
+
+// endings reads which of the given instances have not ended, and which died;
+// one whose heartbeat is gone is not among the rows.
+func (t *sqliteText) endings(n int) string {
+	return `SELECT number, ended_at IS NULL, died FROM ` + t.instances + ` WHERE number IN (` + marks(n) + `)`
+}
+
+func (t *sqliteText) forgetInstances() string {
+	return `DELETE FROM ` + t.instances + ` WHERE ended_at <= ` + sqliteNow + ` - 86400000000`
+}
+
+// purge deletes rows by key that it finds by expiry.
+func (t *sqliteText) purge(b storage.Box) string {
+	return `DELETE FROM ` + t.table(b) + ` WHERE seq IN (SELECT seq FROM ` + t.table(b) +
+		` WHERE version = ? AND due_at IS NULL AND expires_at <= ` + sqliteNow + ` ORDER BY expires_at LIMIT ?)`
+}
+
+// check reads nothing from every table, by the columns that this release uses.
+func (t *sqliteText) check() []string {
+	return []string{
+		`SELECT ` + rowColumns(storage.Outbox) + `, ordering_key, updated_at FROM ` + t.published + ` LIMIT 0`,
+		`SELECT ` + rowColumns(storage.Inbox) + `, ordering_key, updated_at FROM ` + t.received + ` LIMIT 0`,
+		`SELECT number, box, version, transport, destination, joined_at, beat_at, lease, ended_at, died FROM ` +
+			t.instances + ` LIMIT 0`,
+	}
+}
+
+// Migrations.
+
+func (t *sqliteText) makeMigrated() string {
+	return `CREATE TABLE IF NOT EXISTS ` + t.migrated +
+		` (number INTEGER PRIMARY KEY, name TEXT NOT NULL, applied_at INTEGER NOT NULL)`
+}
+
+func (t *sqliteText) lockMigrated() string { return `DELETE FROM ` + t.migrated + ` WHERE number < 0` }
+
+func (t *sqliteText) hasMigrated() string {
+	return `SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = ? COLLATE NOCASE`
+}
+
+func (t *sqliteText) appliedMigrations() string { return `SELECT number FROM ` + t.migrated }
+
+func (t *sqliteText) recordMigration() string {
+	return `INSERT INTO ` + t.migrated + ` (number, name, applied_at) VALUES (?, ?, ` + sqliteNow + `)`
+}
+
+func (t *sqliteText) forgetMigration() string {
+	return `DELETE FROM ` + t.migrated + ` WHERE number = ?`
+}

@@ -1,0 +1,241 @@
+package gormstore
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"slices"
+
+	"github.com/capbus/gocap/storage"
+)
+
+// pair is a lane in which an owner who is not living has due rows; owner 0 is
+// nobody.
+type pair struct {
+	lane  int
+	owner int64
+}
+
+// candidate is a row that may be taken over.
+type candidate struct {
+	pair
+
+	seq, due, bytes int64
+}
+
+// TakeOver implements storage.Member. An idle look reads only; the taking is
+// one transaction that has the write lock from its beginning, looks again, and
+// reads the living numbers after the candidates.
+func (m *member) TakeOver(ctx context.Context, q storage.Query) ([]*storage.Record, error) {
+	if len(q.IDs) == 0 {
+		if err := checkLanes(m.box, q.Lanes); err != nil {
+			return nil, m.failed("take over", err)
+		}
+	}
+	var idle bool
+	err := m.s.untilFree(ctx, func() (err error) {
+		idle, err = m.nothingToTake(ctx, q)
+		return err
+	})
+	if err != nil || idle {
+		return nil, m.failedIf("take over", err)
+	}
+	var taken []*storage.Record
+	err = m.s.inTx(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
+		taken, err = m.takeOver(ctx, tx, q)
+		return err
+	})
+	if err != nil {
+		return nil, m.failed("take over", err)
+	}
+	return taken, nil
+}
+
+func (m *member) failedIf(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return m.failed(what, err)
+}
+
+// nothingToTake looks without a write lock.
+func (m *member) nothingToTake(ctx context.Context, q storage.Query) (bool, error) {
+	dead, err := m.s.runOut(ctx, m.s.reader, m.number)
+	if err != nil || len(dead) > 0 {
+		return false, err
+	}
+	found, err := m.candidates(ctx, m.s.reader, q, true)
+	return len(found) == 0, err
+}
+
+func (m *member) takeOver(ctx context.Context, tx *sql.Tx, q storage.Query) ([]*storage.Record, error) {
+	if _, err := tx.ExecContext(ctx, m.s.text.lock()); err != nil {
+		return nil, err
+	}
+	if err := m.declareDead(ctx, tx); err != nil {
+		return nil, err
+	}
+	found, err := m.candidates(ctx, tx, q, false)
+	if err != nil || len(found) == 0 {
+		return nil, err
+	}
+	keys := ownersOf(found)
+	endings, err := m.s.endings(ctx, tx, append(keys, m.number))
+	if err != nil {
+		return nil, err
+	}
+	if !endings[m.number].living {
+		return nil, storage.ErrLost
+	}
+	r := reader{next: -1}
+	for _, owner := range keys {
+		e := endings[owner]
+		if e.living {
+			continue
+		}
+		if err := m.take(ctx, tx, &r, q, owner, e.died, found); err != nil {
+			return nil, err
+		}
+	}
+	byPlace(r.recs)
+	return r.recs, nil
+}
+
+// declareDead ends the heartbeats that have run out.
+func (m *member) declareDead(ctx context.Context, tx *sql.Tx) error {
+	out, err := m.s.runOut(ctx, tx, m.number)
+	if err != nil {
+		return err
+	}
+	for _, b := range out {
+		if _, err := tx.ExecContext(ctx, m.s.text.declareDead(), b.number, b.beat); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// candidates finds rows without a living owner, as many as the query has room
+// for; with some, it may stop at the first sign of one.
+func (m *member) candidates(ctx context.Context, db querier, q storage.Query, some bool) ([]candidate, error) {
+	var found []candidate
+	if len(q.IDs) > 0 {
+		err := batches(q.IDs, sqliteRows, func(part []storage.ID) error {
+			args := append(idArgs(part), m.version)
+			return readCandidates(ctx, db, &found, m.s.text.candidatesByID(m.box, len(part)), args...)
+		})
+		return found, err
+	}
+	if len(q.Lanes) == 0 {
+		return nil, nil
+	}
+	var pairs []pair
+	query, args := m.s.text.orphanage(m.box, m.version, q)
+	if err := readPairs(ctx, db, &pairs, query, args...); err != nil {
+		return nil, err
+	}
+	if some {
+		for _, p := range pairs {
+			found = append(found, candidate{pair: p})
+		}
+		return found, nil
+	}
+	err := batches(pairs, sqliteTerms, func(part []pair) error {
+		query, args := m.s.text.candidates(m.box, m.version, q, part)
+		return readCandidates(ctx, db, &found, query, args...)
+	})
+	return withinLimits(found, q), err
+}
+
+// withinLimits keeps the earliest of each lane, of all owners together, and not
+// much more than MaxBytes of all lanes together.
+func withinLimits(found []candidate, q storage.Query) []candidate {
+	slices.SortFunc(found, func(a, b candidate) int {
+		return cmp.Or(cmp.Compare(a.due, b.due), cmp.Compare(a.seq, b.seq))
+	})
+	room := make([]int, len(q.Lanes))
+	for i, l := range q.Lanes {
+		room[i] = l.Limit
+	}
+	var bytes int64
+	kept, had := found[:0], make(map[int64]bool, len(found))
+	for _, c := range found {
+		if q.MaxBytes > 0 && bytes > int64(q.MaxBytes) {
+			break
+		}
+		if room[c.lane] > 0 && !had[c.seq] {
+			room[c.lane]--
+			had[c.seq] = true
+			bytes += c.bytes
+			kept = append(kept, c)
+		}
+	}
+	return kept
+}
+
+// take makes the candidates of one owner this member's.
+func (m *member) take(
+	ctx context.Context, tx *sql.Tx, r *reader, q storage.Query, owner int64, died bool, found []candidate,
+) error {
+	var keys []any
+	for _, c := range found {
+		if c.owner == owner {
+			keys = append(keys, c.seq)
+		}
+	}
+	return batches(keys, sqliteRows, func(part []any) error {
+		args := append([]any{m.number, died}, part...)
+		if owner != 0 {
+			args = append(args, owner)
+		}
+		rows, err := tx.QueryContext(ctx, m.s.text.take(m.box, len(part), owner == 0, len(q.IDs) == 0), args...)
+		if err != nil {
+			return err
+		}
+		return r.read(rows)
+	})
+}
+
+func ownersOf(found []candidate) []int64 {
+	var owners []int64
+	for _, c := range found {
+		if !slices.Contains(owners, c.owner) {
+			owners = append(owners, c.owner)
+		}
+	}
+	return owners
+}
+
+func readPairs(ctx context.Context, db querier, into *[]pair, query string, args ...any) error {
+	rows, err := db.QueryContext(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close() //nolint:errcheck // Err below has what matters
+	for rows.Next() {
+		var p pair
+		var owner sql.NullInt64
+		if err := rows.Scan(&p.lane, &owner); err != nil {
+			return err
+		}
+		p.owner = owner.Int64
+		*into = append(*into, p)
+	}
+	return rows.Err()
+}
+
+func readCandidates(ctx context.Context, db querier, into *[]candidate, query string, args ...any) error {
+	rows, err := db.QueryContext(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close() //nolint:errcheck // Err below has what matters
+	for rows.Next() {
+		var c candidate
+		if err := rows.Scan(&c.lane, &c.seq, &c.owner, &c.due, &c.bytes); err != nil {
+			return err
+		}
+		*into = append(*into, c)
+	}
+	return rows.Err()
+}
