@@ -112,7 +112,9 @@ func contentLargeBatch(e *env) {
 	}
 	e.publish(recs...)
 	e.wantSet("accepted", e.accept(in, received...), received...)
-	for i, r := range e.due(m, allOf("", "")) {
+	got := e.due(m, allOf("", ""))
+	e.mustRows("published", got, recs...)
+	for i, r := range got {
 		e.checkContent(r, recs[i])
 	}
 	for _, rec := range received {

@@ -40,7 +40,7 @@ func dueOrder(e *env) {
 	m := e.join(storage.Outbox)
 	want := e.spread(m)
 	got := e.due(m, allOf("", ""))
-	e.wantRows("in order of due time, then of seq", got, want...)
+	e.mustRows("in order of due time, then of seq", got, want...)
 	for i, r := range got {
 		if !r.Position.DueAt.Equal(want[i].DueAt) {
 			e.Errorf("row %d is due at %v, want %v", i, r.Position.DueAt, want[i].DueAt)
@@ -53,7 +53,7 @@ func dueUnchanged(e *env) {
 	e.publish(e.messages(3, m)...)
 	first := e.due(m, allOf("", ""))
 	second := e.due(m, allOf("", ""))
-	e.wantRows("looked at again", second, first...)
+	e.mustRows("looked at again", second, first...)
 	for i := range second {
 		if a, b := first[i], second[i]; a.Status != b.Status || !a.Position.DueAt.Equal(b.Position.DueAt) ||
 			a.Position.Seq != b.Position.Seq || a.Takeovers != b.Takeovers || a.Owner != b.Owner || a.Retries != b.Retries {
@@ -125,6 +125,9 @@ func dueNext(e *env) {
 	e.publish(sooner)
 	recs, next := e.look(m, allOf("", ""))
 	e.wantNext("with delayed rows", next, time.Hour)
+	if len(recs) != 3 {
+		e.Fatalf("%d rows are due, want 3", len(recs))
+	}
 	_, next = e.look(m, storage.Query{Lanes: []storage.Lane{{Limit: 1}}})
 	e.wantNext("with a full lane", next, time.Hour)
 	_, next = e.look(m, storage.Query{Lanes: []storage.Lane{{Limit: 9, After: recs[len(recs)-1].Position}}})

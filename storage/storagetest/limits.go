@@ -77,7 +77,7 @@ func limitAfterMovesOn(e *env) {
 	m := e.join(storage.Outbox)
 	want := e.spread(m)
 	got := e.due(m, storage.Query{Lanes: []storage.Lane{{Limit: 3}}})
-	e.wantRows("the first three", got, want[:3]...)
+	e.mustRows("the first three", got, want[:3]...)
 	for _, rec := range got {
 		e.mustSettle(m, storage.Outcome{ID: rec.ID, Kind: storage.Retry, After: time.Hour})
 	}
@@ -101,9 +101,10 @@ func limitTakeOverLane(e *env) {
 func limitTakeOverAfter(e *env) {
 	m, heir := e.join(storage.Outbox), e.join(storage.Outbox)
 	want := e.spread(m)
-	third := e.due(m, storage.Query{Lanes: []storage.Lane{{Limit: 3}}})[2]
+	first := e.due(m, storage.Query{Lanes: []storage.Lane{{Limit: 3}}})
+	e.mustRows("the first three", first, want[:3]...)
 	e.leave(m)
-	q := storage.Query{Lanes: []storage.Lane{{Limit: 10, After: third.Position}}}
+	q := storage.Query{Lanes: []storage.Lane{{Limit: 10, After: first[2].Position}}}
 	e.wantSet("behind the third", e.takeOver(heir, q), want[3:]...)
 	e.wantSet("from the start", e.takeOver(heir, allOf("", "")), want[:3]...)
 }

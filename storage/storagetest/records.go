@@ -95,11 +95,22 @@ func idsOf(recs []*storage.Record) []storage.ID {
 	return out
 }
 
-// wantRows compares rows, in this order.
-func (e *env) wantRows(what string, got []*storage.Record, want ...*storage.Record) {
+// wantRows compares rows, in this order, and reports whether they are the same.
+func (e *env) wantRows(what string, got []*storage.Record, want ...*storage.Record) bool {
 	e.Helper()
-	if g, w := idsOf(got), idsOf(want); !slices.Equal(g, w) {
+	g, w := idsOf(got), idsOf(want)
+	if !slices.Equal(g, w) {
 		e.Errorf("%s: got %s, want %s", what, list(g), list(w))
+		return false
+	}
+	return true
+}
+
+// mustRows is as wantRows, and ends the case when they are not the same.
+func (e *env) mustRows(what string, got []*storage.Record, want ...*storage.Record) {
+	e.Helper()
+	if !e.wantRows(what, got, want...) {
+		e.FailNow()
 	}
 }
 

@@ -74,7 +74,7 @@ func unmatchedOrder(e *env) {
 		read = append(read, got...)
 		after = got[len(got)-1].Position.Seq
 	}
-	e.wantRows("page by page", read, want...)
+	e.mustRows("page by page", read, want...)
 	e.wantRows("behind the last", e.unmatched(m, after, 3, "g"))
 	for i, r := range read {
 		e.checkContent(r, want[i])
