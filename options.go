@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -177,44 +178,56 @@ func defaultGroup() string {
 	return "cap.queue." + strings.TrimSuffix(info.Path, ".test")
 }
 
-// Validate returns every problem, joined; each is a *FieldError. Adapters that
-// have a Validate method are asked too. Transport may be nil: Start refuses it.
+// Validate returns every problem, joined, in the order of the fields; each is a
+// *FieldError. Adapters that have a Validate method are asked too. Transport may
+// be nil: Start refuses it.
 func (o Options) Validate() error {
 	v := &validation{}
 	o = o.WithDefaults()
-	v.check(o.Storage != nil, "Storage", "is required, such as the one of sqlite.Open")
+	v.check(!isNil(o.Storage), "Storage", "is required, such as the one of sqlite.Open")
 	v.adapter("Storage", o.Storage)
+	v.check(o.Transport == nil || !isNil(o.Transport), "Transport", fmt.Sprintf("is a nil %T; leave it nil if the bus only publishes", o.Transport))
 	v.adapter("Transport", o.Transport)
-	v.check(validVersion(o.Version), "Version", fmt.Sprintf("%q is not 1 to 20 bytes of letters, digits, '.', '_' and '-'", o.Version))
-	v.check(len(o.AlsoVersions) == 0, "AlsoVersions", "is not supported yet; leave it empty")
-	v.check(!o.UseStorageLock, "UseStorageLock", "is not supported yet; leave it false (it is not needed against double work)")
-	for name, s := range map[string]string{"DefaultGroupName": o.DefaultGroupName, "GroupNamePrefix": o.GroupNamePrefix, "TopicNamePrefix": o.TopicNamePrefix} {
-		if s != "" {
-			err := transport.CheckTopic(s)
-			v.check(err == nil, name, fmt.Sprint(err))
-		}
-	}
-	for name, n := range map[string]int{
-		"FailedRetryCount": o.FailedRetryCount, "CollectorBatchSize": o.CollectorBatchSize, "ConsumerCount": o.ConsumerCount,
-		"Concurrency": o.Concurrency, "SendWindow": o.SendWindow, "BatchSize": o.BatchSize,
-		"MaxBodySize": o.MaxBodySize, "MaxHeaders": o.MaxHeaders,
-	} {
-		v.check(n > 0, name, fmt.Sprintf("%d is negative; 0 means the default", n))
-	}
-	for name, d := range map[string]time.Duration{
-		"FailedRetryInterval": o.FailedRetryInterval, "FailedMessageExpiredAfter": o.FailedMessageExpiredAfter,
-		"CollectorCleaningInterval": o.CollectorCleaningInterval, "UnhandledAfter": o.UnhandledAfter, "PollInterval": o.PollInterval,
-		"StopTimeout": o.StopTimeout, "FallbackWindow": o.FallbackWindow,
-	} {
-		v.check(d > 0, name, fmt.Sprintf("%s is negative; 0 means the default", d))
-	}
-	v.check(o.HandlerTimeout >= 0, "HandlerTimeout", fmt.Sprintf("%s is negative; 0 means none", o.HandlerTimeout))
-	v.check(o.PollInterval < o.FallbackWindow, "PollInterval", fmt.Sprintf("%s is not less than FallbackWindow (%s)", o.PollInterval, o.FallbackWindow))
 	for i, s := range o.Subscriptions {
 		err := s.Validate()
 		v.check(err == nil, fmt.Sprintf("Subscriptions[%d]", i), fmt.Sprint(err))
 	}
+	v.check(validVersion(o.Version), "Version", fmt.Sprintf("%q is not 1 to 20 bytes of letters, digits, '.', '_' and '-'", o.Version))
+	v.check(len(o.AlsoVersions) == 0, "AlsoVersions", "is not supported yet; leave it empty")
+	v.name("DefaultGroupName", o.DefaultGroupName)
+	v.name("GroupNamePrefix", o.GroupNamePrefix)
+	v.name("TopicNamePrefix", o.TopicNamePrefix)
+	o.checkKeeping(v)
+	o.checkEngines(v)
 	return errors.Join(v.errs...)
+}
+
+// checkKeeping looks at how often a message is tried, and how long it stays.
+func (o Options) checkKeeping(v *validation) {
+	v.count("FailedRetryCount", o.FailedRetryCount)
+	v.duration("FailedRetryInterval", o.FailedRetryInterval)
+	v.duration("FailedMessageExpiredAfter", o.FailedMessageExpiredAfter)
+	v.duration("CollectorCleaningInterval", o.CollectorCleaningInterval)
+	v.count("CollectorBatchSize", o.CollectorBatchSize)
+}
+
+// checkEngines looks at what runs between Start and Stop, and at the limits.
+func (o Options) checkEngines(v *validation) {
+	v.check(!o.UseStorageLock, "UseStorageLock", "is not supported yet; leave it false (it is not needed against double work)")
+	v.duration("FallbackWindow", o.FallbackWindow)
+	v.duration("UnhandledAfter", o.UnhandledAfter)
+	v.duration("PollInterval", o.PollInterval)
+	if o.PollInterval > 0 && o.FallbackWindow > 0 {
+		v.check(o.PollInterval < o.FallbackWindow, "PollInterval", fmt.Sprintf("%s is not less than FallbackWindow (%s)", o.PollInterval, o.FallbackWindow))
+	}
+	v.count("ConsumerCount", o.ConsumerCount)
+	v.count("Concurrency", o.Concurrency)
+	v.count("SendWindow", o.SendWindow)
+	v.count("BatchSize", o.BatchSize)
+	v.check(o.HandlerTimeout >= 0, "HandlerTimeout", fmt.Sprintf("%s is negative; 0 means none", o.HandlerTimeout))
+	v.duration("StopTimeout", o.StopTimeout)
+	v.count("MaxBodySize", o.MaxBodySize)
+	v.count("MaxHeaders", o.MaxHeaders)
 }
 
 type validation struct{ errs []error }
@@ -225,12 +238,34 @@ func (v *validation) check(ok bool, field, problem string) {
 	}
 }
 
+func (v *validation) count(field string, n int) {
+	v.check(n > 0, field, fmt.Sprintf("%d is negative; 0 means the default", n))
+}
+
+func (v *validation) duration(field string, d time.Duration) {
+	v.check(d > 0, field, fmt.Sprintf("%s is negative; 0 means the default", d))
+}
+
+// name looks at a group name or prefix, which may be empty.
+func (v *validation) name(field, s string) {
+	if s != "" {
+		err := transport.CheckTopic(s)
+		v.check(err == nil, field, fmt.Sprint(err))
+	}
+}
+
 // adapter asks an adapter for problems of its own configuration.
 func (v *validation) adapter(field string, a any) {
-	if x, ok := a.(interface{ Validate() error }); ok {
+	if x, ok := a.(interface{ Validate() error }); ok && !isNil(a) {
 		err := x.Validate()
 		v.check(err == nil, field, fmt.Sprint(err))
 	}
+}
+
+// isNil reports whether v is nil or a nil pointer in an interface.
+func isNil(v any) bool {
+	r := reflect.ValueOf(v)
+	return v == nil || r.Kind() == reflect.Pointer && r.IsNil()
 }
 
 func validVersion(s string) bool {
