@@ -20,6 +20,10 @@ import (
 // use half of them.
 const senders = 8
 
+// suspects is how many rows of dead instances are on the wire at once. If this
+// process dies too, so many are then sent one by one.
+const suspects = 32
+
 // DispatcherConfig configures a Dispatcher. All fields but Callback are
 // required.
 type DispatcherConfig struct {
@@ -53,7 +57,7 @@ func NewDispatcher(cfg DispatcherConfig, keeper *rows.Keeper, poll time.Duration
 	d := &Dispatcher{cfg: cfg, freed: make(chan struct{}, 1)}
 	d.queue = rows.NewQueue(func(string) int { return senders / 2 })
 	dc := rows.Config{
-		Log: cfg.Log, Policy: cfg.Policy, Batch: cfg.BatchSize, Suspects: cfg.BatchSize,
+		Log: cfg.Log, Policy: cfg.Policy, Batch: cfg.BatchSize, Suspects: suspects,
 		Start: func(r *rows.Row) { d.queue.Add(r.Topic, r) },
 		Freed: func([]*rows.Row) { signal(d.freed) },
 		Later: func(wait time.Duration) { d.retry.Expect(wait) },

@@ -132,7 +132,9 @@ func waitFor(ctx, tenure context.Context, d time.Duration) bool {
 
 func (k *Keeper) beat(ctx context.Context, t *Tenure) bool {
 	begun := time.Now()
-	bctx, cancel := context.WithTimeout(ctx, k.inst.Lease/3)
+	// Half of the lease, after a third of it: a database that is slow gets most
+	// of what is left, and one that hangs leaves time for another try.
+	bctx, cancel := context.WithTimeout(ctx, k.inst.Lease/2)
 	defer cancel()
 	err := t.Beat(bctx)
 	switch {
