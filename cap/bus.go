@@ -75,8 +75,8 @@ func (b *Bus) Start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cap: start: %w", err)
 	}
+	b.engines.set(e) // before the first handler runs: what it publishes is this instance's
 	e.run(context.WithoutCancel(ctx))
-	b.engines.set(e)
 	b.offer()
 	b.opts.Logger.LogAttrs(ctx, slog.LevelInfo, "bus started", slog.Any("options", b.opts))
 	return nil
@@ -84,11 +84,12 @@ func (b *Bus) Start(ctx context.Context) error {
 
 // Stop lets nothing new begin, waits for sends and handlers that are under way,
 // and leaves the rest to whoever runs next. It returns within
-// Options.StopTimeout, and by the deadline of ctx; when ctx has ended already,
-// within about a second. Three seconds before (a fifth of the time, if that is
-// less) the contexts of handlers end with cause ErrStopping. What was cut so is
-// not counted as an attempt, will be handled again, and is in the error. Stop
-// may be called by many and early; all of them return when it is over.
+// Options.StopTimeout, and by the deadline of ctx; when ctx has ended already, or
+// ends meanwhile, within about a second. Three seconds before (a fifth of the
+// time, if that is less) the contexts of handlers end with cause ErrStopping.
+// What was cut so is not counted as an attempt, will be handled again, and is in
+// the error. Stop may be called by many and early; all of them return when it is
+// over.
 func (b *Bus) Stop(ctx context.Context) error {
 	end := newEnding(ctx, b.opts.StopTimeout)
 	wait, cancel := context.WithDeadline(context.WithoutCancel(ctx), end.deadline)
@@ -102,7 +103,7 @@ func (b *Bus) Stop(ctx context.Context) error {
 		defaultBus.CompareAndSwap(b, nil)
 		return nil
 	}
-	err := e.stop(end)
+	err := e.stop(ctx, end)
 	b.engines.set(nil)
 	defaultBus.CompareAndSwap(b, nil)
 	b.opts.Logger.LogAttrs(wait, slog.LevelInfo, "bus stopped", slog.Bool("clean", err == nil))

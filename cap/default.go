@@ -22,6 +22,12 @@ func contextWithBus(ctx context.Context, b *Bus) context.Context {
 	return context.WithValue(ctx, busKey{}, b)
 }
 
+// handlerContext completes the context of a handler. Start may have been called
+// with a context that carries a transaction: that is not the handler's.
+func (b *Bus) handlerContext(ctx context.Context) context.Context {
+	return contextWithBus(ContextWithTx(ctx, nil), b)
+}
+
 // busFrom is the bus whose handler runs with ctx, or the default one.
 func busFrom(ctx context.Context) (*Bus, error) {
 	if b, ok := ctx.Value(busKey{}).(*Bus); ok {

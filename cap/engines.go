@@ -21,6 +21,7 @@ import (
 const (
 	sendTimeout  = time.Minute // bounds one Send; adapters wait less for a confirmation
 	maxLookBytes = 8 << 20     // bounds the memory of one look
+	leaveTimeout = time.Second // bounds the clean-up of a Start that failed
 )
 
 // runningEngines is what runs between Start and Stop.
@@ -55,7 +56,10 @@ func (b *Bus) prepare(ctx context.Context) (*engines, error) {
 	}
 	e := &engines{release: release}
 	if err := b.join(ctx, e, append(subs, b.opts.Subscriptions...)); err != nil {
-		return nil, errors.Join(err, e.leave(ctx))
+		// What ended the start may have ended ctx, too.
+		lctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
+		defer cancel()
+		return nil, errors.Join(err, e.leave(lctx))
 	}
 	return e, nil
 }
@@ -105,7 +109,7 @@ func (b *Bus) assemble(e *engines, subs []subscribe.Subscription) (err error) {
 		Storage: o.Storage, Transport: o.Transport, Keeper: e.handling, Log: b.log, Codec: o.Codec, Subscriptions: subs,
 		Version: o.Version, DefaultGroup: o.DefaultGroupName, GroupPrefix: o.GroupNamePrefix, TopicPrefix: o.TopicNamePrefix,
 		Policy: policy, Callback: b.callback(gocap.Subscribe), KeepDone: keepDone,
-		Context:   func(ctx context.Context) context.Context { return contextWithBus(ctx, b) },
+		Context:   b.handlerContext,
 		Receivers: o.ConsumerCount, Concurrency: o.Concurrency, BatchSize: o.BatchSize, Timeout: o.HandlerTimeout,
 		UnhandledAfter: o.UnhandledAfter, AdoptInterval: o.FallbackWindow / 3, MaxBytes: maxLookBytes,
 	})
@@ -160,7 +164,7 @@ func (b *Bus) callback(kind gocap.Kind) func(context.Context, *storage.Record, *
 					slog.String("msg_id", m.ID), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
 			}
 		}()
-		f(contextWithBus(ctx, b), FailedInfo{
+		f(b.handlerContext(ctx), FailedInfo{
 			Kind: kind, Message: m, Group: rec.Group, Subscriber: rec.Subscriber,
 			Attempts: rec.Retries, LastError: rec.LastError, FailedAt: time.Now().UTC(),
 		})
@@ -183,8 +187,13 @@ func (e *engines) run(root context.Context) {
 	}
 }
 
-// stop ends everything, in the order of end, and says what was cut.
-func (e *engines) stop(end ending) error {
+// stop ends everything, in the order of end, and says what was cut. When ctx
+// ends meanwhile, it hurries.
+func (e *engines) stop(ctx context.Context, end ending) error {
+	hurry := ctx.Done()
+	if ctx.Err() != nil {
+		hurry = nil // end knows
+	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -192,22 +201,25 @@ func (e *engines) stop(end ending) error {
 	}()
 	e.endTake(ErrStopping)
 	var err error
-	if !within(done, end.grace) {
+	if !within(done, end.grace, hurry) {
+		if hurry != nil && ctx.Err() != nil {
+			end = newEnding(ctx, time.Until(end.deadline))
+		}
 		if n := e.dispatcher.Hand().Len() + e.consumer.Hand().Len(); n > 0 {
 			err = fmt.Errorf("%d messages were in work when the time was up; they will be sent or handled again", n)
 		}
 	}
 	e.endWork(ErrStopping)
-	within(done, end.last)
+	within(done, end.last, nil)
 	e.endLast(ErrStopping)
-	if !within(done, end.last) {
+	if !within(done, end.last, nil) {
 		err = errors.Join(err, errors.New("a handler or callback did not return when its context ended; its goroutine goes on until it does"))
 	}
 	e.endKeep(ErrStopping)
 	e.keep.Wait()
-	ctx, cancel := context.WithDeadline(context.Background(), end.deadline) //nolint:forbidigo // leaving outlives every other context
+	lctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), end.deadline)
 	defer cancel()
-	return errors.Join(err, e.leave(ctx))
+	return errors.Join(err, e.leave(lctx))
 }
 
 // leave ends both numbers and gives the registry back.
@@ -222,16 +234,18 @@ func (e *engines) leave(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// within waits for done until t; a t that has passed gives it a moment.
-func within(done <-chan struct{}, t time.Time) bool {
+// within waits for done until t, or until hurry; a t that has passed gives it a
+// moment.
+func within(done <-chan struct{}, t time.Time, hurry <-chan struct{}) bool {
 	timer := time.NewTimer(max(time.Until(t), 10*time.Millisecond))
 	defer timer.Stop()
 	select {
 	case <-done:
 		return true
 	case <-timer.C:
-		return false
+	case <-hurry:
 	}
+	return false
 }
 
 // owner is the number under which published rows are sent: 0 when the bus does
@@ -260,14 +274,8 @@ func (b *Bus) committed(owner int64, ids []storage.ID) {
 }
 
 // expect tells the engine when a delayed row will be due.
-func (b *Bus) expect(rec *storage.Record) {
-	e := b.engines.get()
-	if e == nil {
-		return
+func (b *Bus) expect(d time.Duration) {
+	if e := b.engines.get(); e != nil {
+		e.sendRetry.Expect(d)
 	}
-	d := rec.Delay
-	if !rec.DueAt.IsZero() {
-		d = time.Until(rec.DueAt)
-	}
-	e.sendRetry.Expect(max(0, d))
 }

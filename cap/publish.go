@@ -89,22 +89,31 @@ func (b *Bus) publish(ctx context.Context, tx Tx, msgs []Outgoing) error {
 	if len(msgs) == 0 {
 		return nil
 	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
+	if err := ctx.Err(); err != nil {
+		if cause := context.Cause(ctx); !errors.Is(cause, err) {
+			err = fmt.Errorf("%w: %w", err, cause)
+		}
+		return err
+	}
+	if carried := ctx.Value(txKey{}); isNil(tx) && !isNil(carried) {
+		tx = carried
 	}
 	owner := b.owner()
 	recs := make([]*storage.Record, len(msgs))
 	recIDs := make([]storage.ID, 0, len(msgs))
 	for i, m := range msgs {
 		rec, err := b.record(m, owner)
+		if err != nil && len(msgs) > 1 {
+			err = fmt.Errorf("message %d (%s): %w", i, m.Topic, err)
+		}
 		if err != nil {
 			return err
 		}
 		recs[i] = rec
-		if rec.Delay == 0 && rec.DueAt.IsZero() {
-			recIDs = append(recIDs, rec.ID)
+		if wait := untilDue(rec); wait > 0 {
+			b.expect(wait)
 		} else {
-			b.expect(rec)
+			recIDs = append(recIDs, rec.ID)
 		}
 	}
 	if _, own := tx.(noTx); own {
@@ -119,6 +128,15 @@ func (b *Bus) publish(ctx context.Context, tx Tx, msgs []Outgoing) error {
 	}
 	b.watch(w, owner, recIDs)
 	return nil
+}
+
+// untilDue is how long a record waits, by this process's clock: it tells when to
+// look, the database's clock decides.
+func untilDue(rec *storage.Record) time.Duration {
+	if rec.DueAt.IsZero() {
+		return rec.Delay
+	}
+	return time.Until(rec.DueAt)
 }
 
 // publishNow writes the records in a transaction of their own.
@@ -139,16 +157,16 @@ func (b *Bus) publishNow(ctx context.Context, recs []*storage.Record, owner int6
 	return nil
 }
 
-// writer finds the transaction.
+// writer finds the transaction: tx, else the inbox transaction of the handler
+// that runs on this bus.
 func (b *Bus) writer(ctx context.Context, tx Tx) (storage.Writer, error) {
 	if !isNil(tx) {
 		return b.opts.Storage.Bind(tx)
 	}
-	if carried := ctx.Value(txKey{}); !isNil(carried) {
-		return b.opts.Storage.Bind(carried)
-	}
 	if ctx.Value(busKey{}) == b {
-		return storage.TxFromContext(ctx)
+		if inbox, err := storage.TxFromContext(ctx); !errors.Is(err, storage.ErrNoTx) {
+			return inbox, err
+		}
 	}
 	given := "nil"
 	if tx != nil {
