@@ -13,9 +13,9 @@ func TestTxTypeErrorSaysWhatWasGivenAndWhatIsAccepted(t *testing.T) {
 	t.Parallel()
 	type secret struct{ Password string }
 	for want, err := range map[string]*storage.TxTypeError{
-		"int cannot be used as a transaction; accepted: *sql.Tx":                                                   {Got: 1, Accepted: []string{"*sql.Tx"}},
-		"string cannot be used as a transaction; accepted: *sql.Tx or *gorm.DB":                                    {Got: "x", Accepted: []string{"*sql.Tx", "*gorm.DB"}},
-		"*storage_test.secret cannot be used as a transaction; accepted: *sql.Tx, pgx.Tx or *gorm.DB":              {Got: &secret{"hunter2"}, Accepted: []string{"*sql.Tx", "pgx.Tx", "*gorm.DB"}},
+		"int cannot be used as a transaction; accepted: *sql.Tx":                                                    {Got: 1, Accepted: []string{"*sql.Tx"}},
+		"string cannot be used as a transaction; accepted: *sql.Tx or *gorm.DB":                                     {Got: "x", Accepted: []string{"*sql.Tx", "*gorm.DB"}},
+		"*storage_test.secret cannot be used as a transaction; accepted: *sql.Tx, pgx.Tx or *gorm.DB":               {Got: &secret{"hunter2"}, Accepted: []string{"*sql.Tx", "pgx.Tx", "*gorm.DB"}},
 		"bool cannot be used as a transaction; accepted: *sql.Tx (it is a pool: call Begin, and give what it made)": {Got: true, Accepted: []string{"*sql.Tx"}, Hint: "it is a pool: call Begin, and give what it made"},
 	} {
 		if got := err.Error(); got != want {
