@@ -39,3 +39,12 @@ func (u *unruly) Join(ctx context.Context, in storage.Instance) (storage.Member,
 	}
 	return u.Storage.Join(ctx, in)
 }
+
+// elsewhere is a transport with another destination.
+type elsewhere struct{ *memqueue.Queue }
+
+func (e elsewhere) Traits() transport.Traits {
+	t := e.Queue.Traits()
+	t.Destination = "elsewhere"
+	return t
+}
