@@ -143,16 +143,25 @@ func (r *receiver) sync() {
 // next returns the next delivery, or fails the case.
 func (r *receiver) next() *delivery {
 	r.e.Helper()
-	t := time.NewTimer(r.e.wait)
-	defer t.Stop()
+	ctx, cancel := context.WithTimeout(r.e.Context(), r.e.wait)
+	defer cancel()
+	d := r.nextUntil(ctx)
+	if d == nil {
+		r.e.Fatalf("group %q: no delivery within %v", r.src.Group, r.e.wait)
+	}
+	return d
+}
+
+// nextUntil returns the next delivery, or nil when ctx ends first.
+func (r *receiver) nextUntil(ctx context.Context) *delivery {
 	for {
 		if d := r.poll(); d != nil {
 			return d
 		}
 		select {
 		case <-r.arrive:
-		case <-t.C:
-			r.e.Fatalf("group %q: no delivery within %v", r.src.Group, r.e.wait)
+		case <-ctx.Done():
+			return nil
 		}
 	}
 }

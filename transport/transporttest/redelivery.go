@@ -29,14 +29,14 @@ func redeliveryCases() []testCase {
 			},
 		},
 		{
-			name: "a nacked message holds nobody up",
+			name: "a nacked message is lost neither for itself nor for others",
 			why:  whyNack,
 			run: func(e *env) {
 				r := e.receive("g", 1, "again.a")
 				res := e.send(e.messages("again.a", 3)...)
 				d := r.next()
 				d.nack(20 * pause)
-				e.sameBodies(r.nextAcked(3), 3) // the window is one: it does not count while it waits
+				e.sameBodies(r.nextAcked(3), 3)
 				res.stored()
 			},
 		},
