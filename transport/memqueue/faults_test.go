@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/capbus/gocap/transport"
@@ -12,7 +13,8 @@ import (
 
 func TestDisconnectCutsEveryoneOff(t *testing.T) {
 	t.Parallel()
-	bubble(t, memqueue.Config{}, func(t *testing.T, q *memqueue.Queue) {
+	synctest.Test(t, func(t *testing.T) {
+		q := memqueue.New(memqueue.Config{})
 		a, b := receive(t, q, "a", "t"), receive(t, q, "b", "t")
 		stored := send(t.Context(), q, message("t", "1"))
 		ack(t, a.next(t))
@@ -69,12 +71,14 @@ func TestDisconnectCutsEveryoneOff(t *testing.T) {
 
 func TestDisconnectEndsADelayedSendAndADeliver(t *testing.T) {
 	t.Parallel()
-	bubble(t, memqueue.Config{}, func(t *testing.T, q *memqueue.Queue) {
+	synctest.Test(t, func(t *testing.T) {
+		q := memqueue.New(memqueue.Config{})
 		done := make(chan error)
 		go func() {
 			done <- q.Receive(t.Context(), transport.Source{Group: "a", Topics: []string{"t"}, Window: 1},
 				func(ctx context.Context, _ []transport.Delivery) { <-ctx.Done() })
 		}()
+		synctest.Wait()
 		waits := send(t.Context(), q, message("t", "1"))
 		q.SetFaults(memqueue.Faults{SendDelay: time.Minute})
 		delayed := send(t.Context(), q, message("t", "2"))
@@ -90,7 +94,8 @@ func TestDisconnectEndsADelayedSendAndADeliver(t *testing.T) {
 
 func TestRefuseDecidesByMessage(t *testing.T) {
 	t.Parallel()
-	bubble(t, memqueue.Config{}, func(t *testing.T, q *memqueue.Queue) {
+	synctest.Test(t, func(t *testing.T) {
+		q := memqueue.New(memqueue.Config{})
 		a := receive(t, q, "a", "t")
 		q.SetFaults(memqueue.Faults{SendDelay: time.Second, Refuse: func(m *transport.Message) error {
 			if m.ID == "2" {
@@ -109,7 +114,8 @@ func TestRefuseDecidesByMessage(t *testing.T) {
 
 func TestHeldConfirms(t *testing.T) {
 	t.Parallel()
-	bubble(t, memqueue.Config{}, func(t *testing.T, q *memqueue.Queue) {
+	synctest.Test(t, func(t *testing.T) {
+		q := memqueue.New(memqueue.Config{})
 		a := receive(t, q, "a", "t")
 		release, other := q.HoldConfirms(), q.HoldConfirms()
 		res := send(t.Context(), q, message("t", "1"), message("nobody", "2"))
@@ -135,7 +141,8 @@ func TestHeldConfirms(t *testing.T) {
 
 func TestLateConfirms(t *testing.T) {
 	t.Parallel()
-	bubble(t, memqueue.Config{ConfirmTimeout: 3 * time.Second}, func(t *testing.T, q *memqueue.Queue) {
+	synctest.Test(t, func(t *testing.T) {
+		q := memqueue.New(memqueue.Config{ConfirmTimeout: 3 * time.Second})
 		a := receive(t, q, "a", "t")
 		q.SetFaults(memqueue.Faults{ConfirmDelay: 2 * time.Second})
 		res := send(t.Context(), q, message("t", "1"))

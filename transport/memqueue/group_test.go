@@ -2,6 +2,7 @@ package memqueue_test
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/capbus/gocap/transport"
@@ -10,7 +11,8 @@ import (
 
 func TestLastReceiverLeavingFreesTheSends(t *testing.T) {
 	t.Parallel()
-	bubble(t, memqueue.Config{}, func(t *testing.T, q *memqueue.Queue) {
+	synctest.Test(t, func(t *testing.T) {
+		q := memqueue.New(memqueue.Config{})
 		a, b := receive(t, q, "a", "t"), receive(t, q, "b", "t")
 		res := send(t.Context(), q, message("t", "1"))
 		onlyA := send(t.Context(), q, message("t", "2"))
@@ -30,7 +32,8 @@ func TestLastReceiverLeavingFreesTheSends(t *testing.T) {
 
 func TestOneOfTwoReceiversLeavingFreesNobody(t *testing.T) {
 	t.Parallel()
-	bubble(t, memqueue.Config{}, func(t *testing.T, q *memqueue.Queue) {
+	synctest.Test(t, func(t *testing.T) {
+		q := memqueue.New(memqueue.Config{})
 		first := receive(t, q, "a", "t")
 		res := send(t.Context(), q, message("t", "1"))
 		first.next(t)
@@ -46,7 +49,8 @@ func TestOneOfTwoReceiversLeavingFreesNobody(t *testing.T) {
 
 func TestSendsWaitForAGroupThatRestarts(t *testing.T) {
 	t.Parallel()
-	bubble(t, memqueue.Config{}, func(t *testing.T, q *memqueue.Queue) {
+	synctest.Test(t, func(t *testing.T) {
+		q := memqueue.New(memqueue.Config{})
 		a := receive(t, q, "a", "t", "u")
 		b := receive(t, q, "b", "t")
 		_ = a.end()
@@ -67,7 +71,8 @@ func TestSendsWaitForAGroupThatRestarts(t *testing.T) {
 
 func TestGroupIsForgottenAfterLinger(t *testing.T) {
 	t.Parallel()
-	bubble(t, memqueue.Config{}, func(t *testing.T, q *memqueue.Queue) {
+	synctest.Test(t, func(t *testing.T) {
+		q := memqueue.New(memqueue.Config{})
 		a, b := receive(t, q, "a", "t", "u"), receive(t, q, "b", "t")
 		_ = a.end()
 		pass(2 * time.Second)
@@ -83,7 +88,8 @@ func TestGroupIsForgottenAfterLinger(t *testing.T) {
 
 func TestNegativeLinger(t *testing.T) {
 	t.Parallel()
-	bubble(t, memqueue.Config{Linger: -1}, func(t *testing.T, q *memqueue.Queue) {
+	synctest.Test(t, func(t *testing.T) {
+		q := memqueue.New(memqueue.Config{Linger: -1})
 		src := transport.Source{Group: "a", Topics: []string{"t"}}
 		if err := q.Declare(t.Context(), src); err != nil {
 			t.Fatal(err)
@@ -100,7 +106,8 @@ func TestNegativeLinger(t *testing.T) {
 
 func TestDeclaredGroupWithoutReceiverCostsNoAttempt(t *testing.T) {
 	t.Parallel()
-	bubble(t, memqueue.Config{Linger: time.Hour}, func(t *testing.T, q *memqueue.Queue) {
+	synctest.Test(t, func(t *testing.T) {
+		q := memqueue.New(memqueue.Config{Linger: time.Hour})
 		if err := q.Declare(t.Context(), transport.Source{Group: "a", Topics: []string{"t"}}); err != nil {
 			t.Fatal(err)
 		}
@@ -111,7 +118,8 @@ func TestDeclaredGroupWithoutReceiverCostsNoAttempt(t *testing.T) {
 
 func TestInjectedWaitsForARestart(t *testing.T) {
 	t.Parallel()
-	bubble(t, memqueue.Config{}, func(t *testing.T, q *memqueue.Queue) {
+	synctest.Test(t, func(t *testing.T) {
+		q := memqueue.New(memqueue.Config{})
 		a := receive(t, q, "a", "t")
 		if n := q.Inject(&transport.Message{Topic: "t", Body: []byte("raw")}); n != 1 {
 			t.Errorf("%d groups took it", n)

@@ -21,12 +21,6 @@ func TestConformance(t *testing.T) {
 	transporttest.Run(t, func(*testing.T) transport.Transport { return memqueue.New(memqueue.Config{}) })
 }
 
-// bubble runs a test with a queue under the fake clock.
-func bubble(t *testing.T, cfg memqueue.Config, test func(t *testing.T, q *memqueue.Queue)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) { test(t, memqueue.New(cfg)) })
-}
-
 // pass lets fake time pass.
 func pass(d time.Duration) { <-time.After(d) }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/capbus/gocap/transport"
@@ -12,7 +13,8 @@ import (
 
 func TestStoredMeansAckedByEveryGroup(t *testing.T) {
 	t.Parallel()
-	bubble(t, memqueue.Config{}, func(t *testing.T, q *memqueue.Queue) {
+	synctest.Test(t, func(t *testing.T) {
+		q := memqueue.New(memqueue.Config{})
 		a, b := receive(t, q, "a", "t.*"), receive(t, q, "b", "t.x")
 		res := send(t.Context(), q, message("t.x", "1"))
 		ack(t, a.next(t))
@@ -25,7 +27,8 @@ func TestStoredMeansAckedByEveryGroup(t *testing.T) {
 
 func TestBatchWaitsForItsSlowestAndKeepsTheRest(t *testing.T) {
 	t.Parallel()
-	bubble(t, memqueue.Config{}, func(t *testing.T, q *memqueue.Queue) {
+	synctest.Test(t, func(t *testing.T) {
+		q := memqueue.New(memqueue.Config{})
 		a := receive(t, q, "a", "t.#")
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
@@ -40,7 +43,8 @@ func TestBatchWaitsForItsSlowestAndKeepsTheRest(t *testing.T) {
 
 func TestConfirmTimeoutIsAnUnknownOutcome(t *testing.T) {
 	t.Parallel()
-	bubble(t, memqueue.Config{}, func(t *testing.T, q *memqueue.Queue) {
+	synctest.Test(t, func(t *testing.T) {
+		q := memqueue.New(memqueue.Config{})
 		a := receive(t, q, "a", "t")
 		for range 11 { // the window is 10: one stays in the queue
 			send(t.Context(), q, message("t", "old"))
@@ -64,7 +68,8 @@ func TestConfirmTimeoutIsAnUnknownOutcome(t *testing.T) {
 
 func TestNackedIsDroppedOnceItsSendHasEnded(t *testing.T) {
 	t.Parallel()
-	bubble(t, memqueue.Config{ConfirmTimeout: time.Second}, func(t *testing.T, q *memqueue.Queue) {
+	synctest.Test(t, func(t *testing.T) {
+		q := memqueue.New(memqueue.Config{ConfirmTimeout: time.Second})
 		a := receive(t, q, "a", "t")
 		res := send(t.Context(), q, message("t", "1"))
 		if err := a.next(t).Nack(2 * time.Second); err != nil {
@@ -78,7 +83,8 @@ func TestNackedIsDroppedOnceItsSendHasEnded(t *testing.T) {
 
 func TestNackWaitsExactly(t *testing.T) {
 	t.Parallel()
-	bubble(t, memqueue.Config{}, func(t *testing.T, q *memqueue.Queue) {
+	synctest.Test(t, func(t *testing.T) {
+		q := memqueue.New(memqueue.Config{})
 		a := receive(t, q, "a", "t")
 		res := send(t.Context(), q, message("t", "1"), message("t", "2"))
 		if err := a.next(t).Nack(time.Second); err != nil {
@@ -95,7 +101,8 @@ func TestNackWaitsExactly(t *testing.T) {
 
 func TestGivenBackGoesToItsOldPlace(t *testing.T) {
 	t.Parallel()
-	bubble(t, memqueue.Config{}, func(t *testing.T, q *memqueue.Queue) {
+	synctest.Test(t, func(t *testing.T) {
+		q := memqueue.New(memqueue.Config{})
 		first := receive(t, q, "a", "t")
 		var msgs []*transport.Message
 		for _, id := range strings.Split("abcdefghijklmno", "") { // more than the window

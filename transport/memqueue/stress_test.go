@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/capbus/gocap/transport"
@@ -22,12 +23,13 @@ type stress struct {
 
 func TestNothingStoredIsLostUnderFaults(t *testing.T) {
 	t.Parallel()
-	bubble(t, memqueue.Config{ConfirmTimeout: 2 * time.Second}, func(t *testing.T, q *memqueue.Queue) {
+	synctest.Test(t, func(t *testing.T) {
+		q := memqueue.New(memqueue.Config{ConfirmTimeout: 2 * time.Second})
 		s := &stress{q: q, acked: make(map[string]bool)}
 		ctx, cancel := context.WithCancel(t.Context())
 		var receivers, senders sync.WaitGroup
 		for _, group := range []string{"a", "a", "b", "b", "c"} {
-			src := transport.Source{Group: group, Topics: []string{"t.*"}, Window: 1 + rand.IntN(8)}
+			src := transport.Source{Group: group, Topics: []string{"t.*"}, Window: 1 + dice(8)}
 			if err := q.Declare(ctx, src); err != nil {
 				t.Fatal(err)
 			}
@@ -46,23 +48,28 @@ func TestNothingStoredIsLostUnderFaults(t *testing.T) {
 // receive runs one receiver after the other, each for a while.
 func (s *stress) receive(ctx context.Context, src transport.Source) {
 	for ctx.Err() == nil {
-		rctx, cancel := context.WithTimeout(ctx, time.Duration(rand.IntN(1000))*time.Millisecond)
+		rctx, cancel := context.WithTimeout(ctx, time.Duration(dice(1000))*time.Millisecond)
 		_ = s.q.Receive(rctx, src, func(_ context.Context, batch []transport.Delivery) {
 			for _, d := range batch {
 				s.answer(src.Group, d)
 			}
 		})
 		cancel()
-		pass(time.Duration(rand.IntN(100)) * time.Millisecond)
+		pass(time.Duration(dice(100)) * time.Millisecond)
 	}
 }
 
+// dice returns a number from 0 to n-1.
+func dice(n int) int {
+	return rand.IntN(n) //nolint:gosec // no secret
+}
+
 func (s *stress) answer(group string, d transport.Delivery) {
-	switch rand.IntN(6) {
+	switch dice(6) {
 	case 0:
 		_ = d.Nack(0)
 	case 1:
-		_ = d.Nack(time.Duration(rand.IntN(200)) * time.Millisecond)
+		_ = d.Nack(time.Duration(dice(200)) * time.Millisecond)
 	case 2: // given back when the receiver leaves
 	default:
 		s.mu.Lock()
@@ -75,20 +82,20 @@ func (s *stress) answer(group string, d transport.Delivery) {
 
 func (s *stress) disturb(ctx context.Context) {
 	for ctx.Err() == nil {
-		pass(time.Duration(rand.IntN(3000)) * time.Millisecond)
-		switch rand.IntN(3) {
+		pass(time.Duration(dice(3000)) * time.Millisecond)
+		switch dice(3) {
 		case 0:
 			s.q.Disconnect()
-			pass(time.Duration(rand.IntN(500)) * time.Millisecond)
+			pass(time.Duration(dice(500)) * time.Millisecond)
 			s.q.Reconnect()
 		case 1:
 			release := s.q.HoldConfirms()
-			pass(time.Duration(rand.IntN(500)) * time.Millisecond)
+			pass(time.Duration(dice(500)) * time.Millisecond)
 			release()
 		default:
 			s.q.SetFaults(memqueue.Faults{
-				SendDelay:    time.Duration(rand.IntN(3)) * time.Millisecond,
-				ConfirmDelay: time.Duration(rand.IntN(3)) * time.Millisecond,
+				SendDelay:    time.Duration(dice(3)) * time.Millisecond,
+				ConfirmDelay: time.Duration(dice(3)) * time.Millisecond,
 			})
 		}
 	}
@@ -150,9 +157,13 @@ func BenchmarkSend(b *testing.B) {
 		msgs[i] = message("t", fmt.Sprint(i))
 	}
 	for b.Loop() {
-		q.Send(ctx, msgs)
+		if errs := q.Send(ctx, msgs); errs[0] != nil {
+			b.Fatal(errs[0])
+		}
 	}
 	b.ReportMetric(float64(b.N*len(msgs))/b.Elapsed().Seconds(), "msgs/s")
 	cancel()
-	<-done
+	if err := <-done; err != nil {
+		b.Error(err)
+	}
 }

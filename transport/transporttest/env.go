@@ -99,13 +99,13 @@ func (e *env) sendOnce(msgs []*transport.Message) (left []*transport.Message) {
 		e.Errorf("send of %d messages returned %d errors", len(msgs), len(errs))
 		return nil
 	}
-	for i, err := range errs {
-		switch {
+	for i, m := range msgs {
+		switch err := errs[i]; {
 		case err == nil:
 		case errors.Is(err, transport.ErrRejected):
-			e.Errorf("message on topic %q was rejected: %v", msgs[i].Topic, err)
+			e.Errorf("message on topic %q was rejected: %v", m.Topic, err)
 		default:
-			left = append(left, msgs[i])
+			left = append(left, m)
 		}
 	}
 	return left

@@ -107,7 +107,7 @@ func (r *receiver) take(ctx context.Context, d *delivery) {
 }
 
 func (r *receiver) probed(d *delivery) {
-	if err := d.Delivery.Ack(); err != nil {
+	if err := d.Ack(); err != nil {
 		r.e.Logf("ack of a probe: %v", err)
 	}
 	if c, ok := r.e.probes.LoadAndDelete(r.src.Group + d.msg.ID); ok {
@@ -145,22 +145,22 @@ func (r *receiver) next() *delivery {
 	r.e.Helper()
 	ctx, cancel := context.WithTimeout(r.e.Context(), r.e.wait)
 	defer cancel()
-	d := r.nextUntil(ctx)
+	d := r.nextUntil(ctx.Done())
 	if d == nil {
 		r.e.Fatalf("group %q: no delivery within %v", r.src.Group, r.e.wait)
 	}
 	return d
 }
 
-// nextUntil returns the next delivery, or nil when ctx ends first.
-func (r *receiver) nextUntil(ctx context.Context) *delivery {
+// nextUntil returns the next delivery, or nil when it is overdue.
+func (r *receiver) nextUntil(overdue <-chan struct{}) *delivery {
 	for {
 		if d := r.poll(); d != nil {
 			return d
 		}
 		select {
 		case <-r.arrive:
-		case <-ctx.Done():
+		case <-overdue:
 			return nil
 		}
 	}

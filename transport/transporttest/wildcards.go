@@ -77,9 +77,9 @@ func checkMatching(e *env, patterns []string) {
 	res := e.send(msgs...)
 	ctx, cancel := context.WithTimeout(e.Context(), e.wait)
 	defer cancel()
-	e.compareWithMatch(ctx, all, literalTopics(), msgs)
+	e.compareWithMatch(ctx.Done(), all, literalTopics(), msgs)
 	for i, p := range patterns {
-		e.compareWithMatch(ctx, groups[i], []string{p}, msgs)
+		e.compareWithMatch(ctx.Done(), groups[i], []string{p}, msgs)
 	}
 	if !e.Failed() {
 		res.stored()
@@ -88,7 +88,7 @@ func checkMatching(e *env, patterns []string) {
 
 // compareWithMatch takes from the receiver what is due to the patterns, and
 // then what has come beyond that.
-func (e *env) compareWithMatch(ctx context.Context, r *receiver, patterns []string, msgs []*transport.Message) {
+func (e *env) compareWithMatch(overdue <-chan struct{}, r *receiver, patterns []string, msgs []*transport.Message) {
 	e.Helper()
 	missing := make(map[string]string) // topic by id
 	for _, m := range msgs {
@@ -103,7 +103,7 @@ func (e *env) compareWithMatch(ctx context.Context, r *receiver, patterns []stri
 	for n := 0; ; n++ {
 		d := r.poll()
 		if d == nil && n < due {
-			d = r.nextUntil(ctx)
+			d = r.nextUntil(overdue)
 		}
 		if d == nil && n >= due {
 			r.sync()
