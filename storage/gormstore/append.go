@@ -123,7 +123,7 @@ func (w *writer) insert(ctx context.Context, recs []*storage.Record) (int64, err
 		skip = skip || r.GivenID
 		args = append(args, outboxValues(r)...)
 	}
-	res, err := w.exec.ExecContext(ctx, w.s.text.insertOutbox(len(recs), skip), args...)
+	res, err := w.s.hot.exec(ctx, w.exec, w.s.text.insertOutbox(len(recs), skip), args...)
 	if err != nil {
 		if isTxDone(err) {
 			err = fmt.Errorf("%w (%w)", storage.ErrTxDone, err)

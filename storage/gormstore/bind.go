@@ -11,6 +11,8 @@ import (
 	"github.com/capbus/gocap/storage"
 )
 
+var _ storage.EndProber = (*probedWriter)(nil)
+
 // execTx is what every transaction of a SQL library has.
 type execTx interface {
 	storage.Execer
@@ -147,6 +149,15 @@ type probedWriter struct {
 
 // Ended implements storage.EndProber.
 func (w *probedWriter) Ended() bool { return w.state() == txEnded }
+
+// TxKey implements storage.EndProber: the transaction itself, where it is a
+// pointer. A *gorm.DB has the key of what it holds.
+func (w *probedWriter) TxKey() any {
+	if reflect.ValueOf(w.tx).Kind() == reflect.Pointer {
+		return w.tx
+	}
+	return w
+}
 
 // state asks for a statement of another database. database/sql refuses it
 // before it touches the connection, and says first, when it is so, that the

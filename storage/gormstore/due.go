@@ -40,8 +40,8 @@ func (m *member) Due(ctx context.Context, q storage.Query) ([]*storage.Record, t
 }
 
 func (m *member) dueByID(ctx context.Context, r *reader, list []storage.ID) error {
-	err := batches(list, sqliteRows, func(part []storage.ID) error {
-		return m.look(ctx, r, m.s.text.byID(m.box, len(part)), append(idArgs(part), m.number)...)
+	err := batches(unique(list), sqliteRows, func(part []storage.ID) error {
+		return m.look(ctx, r, m.s.text.byID(m.box, padded(len(part), sqliteRows)), append(paddedArgs(part), m.number)...)
 	})
 	byPlace(r.recs)
 	return err
@@ -51,7 +51,7 @@ func (m *member) dueByID(ctx context.Context, r *reader, list []storage.ID) erro
 func (m *member) look(ctx context.Context, r *reader, query string, args ...any) error {
 	return m.s.untilFree(ctx, func() error {
 		had := *r
-		rows, err := m.s.reader.QueryContext(ctx, query, args...)
+		rows, err := m.s.looks.QueryContext(ctx, query, args...)
 		if err == nil {
 			err = r.read(rows)
 		}
@@ -86,6 +86,28 @@ func byPlace(recs []*storage.Record) {
 	slices.SortFunc(recs, func(a, b *storage.Record) int {
 		return cmp.Or(a.Position.DueAt.Compare(b.Position.DueAt), cmp.Compare(a.Position.Seq, b.Position.Seq))
 	})
+}
+
+// unique returns the ids without repetitions.
+func unique(list []storage.ID) []storage.ID {
+	seen := make(map[storage.ID]bool, len(list))
+	out := make([]storage.ID, 0, len(list))
+	for _, id := range list {
+		if !seen[id] {
+			seen[id] = true
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
+// paddedArgs repeats the last id until the list is as long as padded says.
+func paddedArgs(list []storage.ID) []any {
+	args := idArgs(list)
+	for n := padded(len(list), sqliteRows); len(args) < n; {
+		args = append(args, list[len(list)-1][:])
+	}
+	return args
 }
 
 func idArgs(list []storage.ID) []any {

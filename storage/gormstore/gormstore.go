@@ -38,7 +38,9 @@ type Store struct {
 	text   *sqliteText
 	writer gorm.TxBeginner
 	reader *sql.DB
-	err    error // why the store cannot be used
+	looks  statements // on reader
+	hot    statements // on writer
+	err    error      // why the store cannot be used
 
 	watch watch
 
@@ -52,6 +54,7 @@ type Store struct {
 func New(db *gorm.DB, cfg Config) *Store {
 	s := &Store{db: db, cfg: cfg, text: newSQLiteText(cfg.prefix())}
 	s.err = errors.Join(cfg.Validate(), s.usePool())
+	s.looks.byText, s.hot.byText = make(map[string]*sql.Stmt), make(map[string]*sql.Stmt)
 	return s
 }
 
@@ -78,16 +81,15 @@ func (s *Store) usePool() error {
 	if !ok {
 		return fmt.Errorf("gormstore: %T, the pool of the *gorm.DB, cannot begin a transaction", pool)
 	}
-	s.writer = w
+	s.writer, s.hot.db = w, pool
 	if p, ok := pool.(ReadPooler); ok {
 		s.reader = p.ReadPool()
-		return nil
-	}
-	db, err := s.db.DB()
-	if err != nil {
+	} else if db, err := s.db.DB(); err == nil {
+		s.reader = db
+	} else {
 		return fmt.Errorf("gormstore: the *gorm.DB has no *sql.DB: %w", err)
 	}
-	s.reader = db
+	s.looks.db = s.reader
 	return nil
 }
 
@@ -102,8 +104,9 @@ func (s *Store) DB() *gorm.DB { return s.db }
 // New stays open. Close may be called again, and then returns the same.
 func (s *Store) Close() error {
 	s.closing.Do(func() {
+		s.closeErr = errors.Join(s.looks.close(), s.hot.close())
 		if s.cfg.Closer != nil {
-			s.closeErr = s.cfg.Closer.Close()
+			s.closeErr = errors.Join(s.closeErr, s.cfg.Closer.Close())
 		}
 	})
 	return s.closeErr
@@ -114,6 +117,9 @@ func (s *Store) Check(ctx context.Context) error {
 	if s.err != nil {
 		return s.err
 	}
+	if err := s.checkEncoding(ctx); err != nil {
+		return err
+	}
 	for _, q := range s.text.check() {
 		rows, err := s.reader.QueryContext(ctx, q)
 		if err == nil {
@@ -122,6 +128,18 @@ func (s *Store) Check(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("gormstore: check tables (Migrate makes them): %w", err)
 		}
+	}
+	return nil
+}
+
+// checkEncoding refuses a database whose texts are not the bytes that we wrote.
+func (s *Store) checkEncoding(ctx context.Context) error {
+	var encoding string
+	if err := s.reader.QueryRowContext(ctx, s.text.encoding()).Scan(&encoding); err != nil {
+		return fmt.Errorf("gormstore: check: %w", err)
+	}
+	if encoding != sqliteEncoding {
+		return fmt.Errorf("gormstore: the encoding of the database is %s; it must be %s", encoding, sqliteEncoding)
 	}
 	return nil
 }

@@ -3,8 +3,11 @@ package gormstore
 import (
 	"context"
 	"database/sql"
+	"slices"
 	"sync"
 	"time"
+
+	"github.com/capbus/gocap/storage"
 )
 
 // heartbeat is a row of instances that has not ended.
@@ -52,20 +55,20 @@ type querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// runOut looks for heartbeats that have run out, but for the looker's own.
+// runOut looks for heartbeats that have run out. It is storage.ErrLost when the
+// looker's own has ended or run out: others may have its rows.
 func (s *Store) runOut(ctx context.Context, q querier, own int64) ([]heartbeat, error) {
 	before := time.Now()
 	beats, err := s.heartbeats(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	out := s.watch.runOut(beats, before, time.Now())
-	for i, b := range out {
-		if b.number == own {
-			return append(out[:i], out[i+1:]...), nil
-		}
+	after := time.Now()
+	i := slices.IndexFunc(beats, func(b heartbeat) bool { return b.number == own })
+	if i < 0 || beats[i].expired {
+		return nil, storage.ErrLost
 	}
-	return out, nil
+	return s.watch.runOut(slices.Delete(beats, i, i+1), before, after), nil
 }
 
 func (s *Store) heartbeats(ctx context.Context, q querier) ([]heartbeat, error) {

@@ -47,7 +47,18 @@ func (s *Store) Join(ctx context.Context, in storage.Instance) (storage.Member, 
 	if err != nil {
 		return nil, fmt.Errorf("gormstore: join: %w", err)
 	}
+	s.prepareHot(ctx, in.Box)
 	return m, nil
+}
+
+// prepareHot prepares what runs for every message; not to have it costs time
+// alone.
+func (s *Store) prepareHot(ctx context.Context, b storage.Box) {
+	texts := []string{s.text.insertOutbox(1, false), s.text.insertOutbox(1, true), s.text.succeed(b, 1)}
+	if b == storage.Inbox {
+		texts = append(texts, s.text.lock(), savepoint, releaseSavepoint)
+	}
+	_ = s.hot.prepare(ctx, texts...)
 }
 
 // checkRivals looks for a living instance that sends elsewhere.

@@ -65,6 +65,9 @@ func (s *Store) Migrate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := s.checkEncoding(ctx); err != nil {
+		return err
+	}
 	var missing []Migration
 	err = s.untilFree(ctx, func() error {
 		missing, err = s.missingMigrations(ctx, s.reader, list)

@@ -22,7 +22,7 @@ func (m *member) Claim(ctx context.Context, recs ...*storage.Record) ([]*storage
 	var r reader
 	err := m.s.inTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		r = reader{next: -1}
-		return batches(list, sqliteRows, func(part []storage.ID) error {
+		return batches(unique(list), sqliteRows, func(part []storage.ID) error {
 			rows, err := tx.QueryContext(ctx, m.s.text.claim(m.box, len(part)), append(idArgs(part), m.number)...)
 			if err != nil {
 				return err
@@ -77,14 +77,14 @@ func (s *Store) settleIn(
 	for after, list := range kept {
 		err := batches(list, sqliteRows, func(part []storage.ID) error {
 			args := append([]any{microsUp(after)}, append(idArgs(part), number)...)
-			return settled(ctx, tx, done, s.text.succeed(b, len(part)), args)
+			return s.settled(ctx, tx, done, s.text.succeed(b, len(part)), args)
 		})
 		if err != nil {
 			return nil, err
 		}
 	}
 	err := batches(gone, sqliteRows, func(part []storage.ID) error {
-		return settled(ctx, tx, done, s.text.remove(b, len(part)), append(idArgs(part), number))
+		return s.settled(ctx, tx, done, s.text.remove(b, len(part)), append(idArgs(part), number))
 	})
 	if err != nil {
 		return nil, err
@@ -110,7 +110,7 @@ func (s *Store) settleRest(
 	for _, o := range part {
 		args = append(args, slices.Clone(o.ID[:]))
 	}
-	err := settled(ctx, tx, done, s.text.settle(b, len(part)), append(args, number))
+	err := s.settled(ctx, tx, done, s.text.settle(b, len(part)), append(args, number))
 	switch {
 	case err == nil || !badData(err):
 		return err
@@ -140,8 +140,8 @@ func outcomeValues(o storage.Outcome) []any {
 	}
 }
 
-func settled(ctx context.Context, tx querier, done map[storage.ID]bool, query string, args []any) error {
-	rows, err := tx.QueryContext(ctx, query, args...)
+func (s *Store) settled(ctx context.Context, tx querier, done map[storage.ID]bool, query string, args []any) error {
+	rows, err := s.hot.query(ctx, tx, query, args...)
 	if err != nil {
 		return err
 	}

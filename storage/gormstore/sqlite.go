@@ -2,6 +2,7 @@ package gormstore
 
 import (
 	"errors"
+	"math/bits"
 	"strings"
 
 	"github.com/capbus/gocap/storage"
@@ -15,8 +16,8 @@ const sqliteNow = `(CAST((julianday('now')-2440587.5)*86400000.0+0.5 AS INTEGER)
 // Limits of SQLite's defaults, with room to spare: 32,766 parameters and 500
 // terms of a compound SELECT in a statement.
 const (
-	sqliteRows  = 500 // rows, or ids, in a statement
-	sqliteTerms = 200 // lanes in a statement, of two terms each
+	sqliteRows  = 512 // rows, or ids, in a statement
+	sqliteTerms = 128 // lanes in a statement, of two terms each
 )
 
 // sqliteText is the SQL of SQLite: what differs between databases is in this
@@ -100,6 +101,12 @@ func badData(err error) bool {
 	return ok && (code == sqliteTooBig || code == sqliteConstraint || code == sqliteMismatch)
 }
 
+// padded rounds a number of ids or lanes up, so that there are few texts of
+// looks, and they stay prepared.
+func padded(n, most int) int {
+	return min(1<<bits.Len(uint(n-1)), most) //nolint:gosec // n is at least 1
+}
+
 // marks returns n parameters for a list.
 func marks(n int) string {
 	return strings.Repeat("?,", n-1) + "?"
@@ -159,8 +166,10 @@ func (t *sqliteText) forgetInstances() string {
 // purge deletes rows by key that it finds by expiry.
 func (t *sqliteText) purge(b storage.Box) string {
 	return `DELETE FROM ` + t.table(b) + ` WHERE seq IN (SELECT seq FROM ` + t.table(b) +
-		` WHERE version = ? AND due_at IS NULL AND expires_at <= ` + sqliteNow + ` ORDER BY expires_at LIMIT ?)`
+		` WHERE version = ? AND due_at IS NULL AND expires_at <= ` + sqliteNow + ` ORDER BY expires_at` + limit + `)`
 }
+
+const sqliteEncoding = "UTF-8"
 
 // check reads nothing from every table, by the columns that this release uses.
 func (t *sqliteText) check() []string {
@@ -171,6 +180,9 @@ func (t *sqliteText) check() []string {
 			t.instances + ` LIMIT 0`,
 	}
 }
+
+// encoding is that of texts in the database; they are read as bytes.
+func (t *sqliteText) encoding() string { return `PRAGMA encoding` }
 
 // Migrations.
 

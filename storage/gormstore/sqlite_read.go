@@ -1,22 +1,27 @@
 package gormstore
 
 import (
-	"strconv"
+	"math"
 	"strings"
 	"time"
 
 	"github.com/capbus/gocap/storage"
 )
 
-// rowColumns lists what scanRow reads.
+// rowColumns lists what reader.scan reads. Texts are read as bytes: the driver takes
+// a text of an expression that looks like a date for one, and rewrites it.
 func rowColumns(b storage.Box) string {
-	const common = `seq, id, version, name, owner, headers, body, status, retries, takeovers, last_error, ` +
-		`due_at, ` + sqliteNow + ` - added_at, expires_at IS NOT NULL`
+	const common = `seq, id, CAST(version AS BLOB), CAST(name AS BLOB), owner, headers, body, status, retries,` +
+		` takeovers, CAST(last_error AS BLOB), due_at, ` + sqliteNow + ` - added_at, expires_at IS NOT NULL`
 	if b == storage.Inbox {
-		return common + `, group_name, subscriber, message_id`
+		return common + `, CAST(group_name AS BLOB), CAST(subscriber AS BLOB), CAST(message_id AS BLOB)`
 	}
-	return common + `, '', '', ''`
+	return common + `, x'', x'', x''`
 }
+
+// limit is an expression, because SQLite plans a statement anew whenever a bare
+// parameter in LIMIT gets a value.
+const limit = ` LIMIT ?+0`
 
 // The first column of a look says what a row of its answer is.
 const (
@@ -30,13 +35,16 @@ const (
 func (t *sqliteText) due(b storage.Box, version string, owner int64, lanes []storage.Lane) (string, []any) {
 	var sb strings.Builder
 	var args []any
+	for n := padded(len(lanes), sqliteTerms); len(lanes) < n; {
+		lanes = append(lanes[:len(lanes):len(lanes)], storage.Lane{Group: lanes[0].Group, Subscriber: lanes[0].Subscriber})
+	}
 	for i, l := range lanes {
 		if i > 0 {
 			sb.WriteString(` UNION ALL `)
 		}
 		where, wargs := laneOf(b, version, l)
-		sb.WriteString(`SELECT 1, 0, x'', '', '', 0, x'', x'', 0, 0, 0, '', d, d - ` + sqliteNow +
-			`, 0, '', '', '' FROM (SELECT min(due_at) AS d FROM ` + t.table(b) + ` WHERE ` + where +
+		sb.WriteString(`SELECT 1, 0, x'', x'', x'', 0, x'', x'', 0, 0, 0, x'', d, d - ` + sqliteNow +
+			`, 0, x'', x'', x'' FROM (SELECT min(due_at) AS d FROM ` + t.table(b) + ` WHERE ` + where +
 			` AND owner = ? AND due_at > ` + sqliteNow + `) WHERE d IS NOT NULL`)
 		args = append(append(args, wargs...), owner)
 	}
@@ -67,27 +75,22 @@ type walk struct {
 	stale          time.Duration
 }
 
-// walk writes the SELECT. Behind a position it has two ranges, which SQLite
-// merges without a sort: the rest of the same moment, and what is later. (A
-// comparison of (due_at, seq) as one value would start at the moment's first
-// row each time, and a requeue gives thousands one moment.)
+// walk writes the SELECT. It has two ranges, which SQLite merges without a sort:
+// the rest of the moment of the position, and what is later. (A comparison of
+// (due_at, seq) as one value would start at the moment's first row each time,
+// and a requeue gives thousands one moment.) The text is the same from the
+// start, so that there are few texts to prepare.
 func (t *sqliteText) walk(sb *strings.Builder, args []any, b storage.Box, w walk) []any {
-	from := `SELECT ` + w.columns + ` FROM ` + t.table(b) + ` WHERE ` + w.where + ` AND due_at <= ` + sqliteNow
-	if w.stale > 0 {
-		from += ` - ?`
-		w.args = append(w.args[:len(w.args):len(w.args)], w.stale.Microseconds())
-	}
-	sb.WriteString(from)
+	from := `SELECT ` + w.columns + ` FROM ` + t.table(b) + ` WHERE ` + w.where +
+		` AND due_at <= ` + sqliteNow + ` - ?`
+	sb.WriteString(from + ` AND due_at = ? AND seq > ? UNION ALL ` + from + ` AND due_at > ? ORDER BY due_at, seq` + limit)
+	at, seq := int64(math.MinInt64), int64(0)
 	if after := w.lane.After; after != (storage.Position{}) {
-		sb.WriteString(` AND due_at = ? AND seq > ? UNION ALL ` + from + ` AND due_at > ?`)
-		at := after.DueAt.UnixMicro()
-		args = append(append(args, w.args...), at, after.Seq)
-		args = append(append(args, w.args...), at)
-	} else {
-		args = append(args, w.args...)
+		at, seq = after.DueAt.UnixMicro(), after.Seq
 	}
-	sb.WriteString(` ORDER BY due_at, seq LIMIT ?`)
-	return append(args, max(w.lane.Limit, 1))
+	stale := max(w.stale, 0).Microseconds()
+	args = append(append(args, w.args...), stale, at, seq)
+	return append(append(args, w.args...), stale, at, w.lane.Limit)
 }
 
 // byID reads rows of an owner that are in work.
@@ -100,8 +103,11 @@ func (t *sqliteText) byID(b storage.Box, n int) string {
 func (t *sqliteText) unmatched() string {
 	return `SELECT 0, ` + rowColumns(storage.Inbox) + ` FROM ` + t.received +
 		` WHERE version = ? AND group_name = ? AND subscriber = '' AND owner IS NULL AND expires_at IS NULL` +
-		` AND seq > ? ORDER BY seq LIMIT ?`
+		` AND seq > ? ORDER BY seq` + limit
 }
+
+// noLane stands for a lane that only fills up the text.
+const noLane = -1
 
 // orphanage finds where there are due rows without a living owner: pairs of an
 // index into lanes and an owner (NULL: anyone). It hops over the owners, one
@@ -109,15 +115,15 @@ func (t *sqliteText) unmatched() string {
 func (t *sqliteText) orphanage(b storage.Box, version string, q storage.Query) (string, []any) {
 	table := t.table(b)
 	var sb strings.Builder
-	sb.WriteString(`WITH RECURSIVE hop(o) AS (SELECT min(owner) FROM ` + table +
+	n := padded(len(q.Lanes), sqliteTerms)
+	sb.WriteString(`WITH RECURSIVE p(version, stale) AS (VALUES (?, ?)), lane(i, g, s) AS (VALUES ` +
+		tuples(n, `(?,?,?)`) + `), hop(o) AS (SELECT min(owner) FROM ` + table +
 		` WHERE version = ?1 AND owner > 0 AND due_at IS NOT NULL UNION ALL SELECT (SELECT min(owner) FROM ` +
 		table + ` WHERE version = ?1 AND owner > hop.o AND due_at IS NOT NULL) FROM hop WHERE hop.o IS NOT NULL), ` +
 		`orphan(o) AS (SELECT o FROM hop WHERE o IS NOT NULL AND NOT EXISTS (SELECT 1 FROM ` + t.instances +
-		` WHERE number = hop.o AND ended_at IS NULL) UNION ALL SELECT NULL), lane(i, g, s) AS (VALUES `)
-	sb.WriteString(tuples(len(q.Lanes), `(?,?,?)`))
-	sb.WriteString(`) SELECT lane.i, orphan.o FROM orphan CROSS JOIN lane WHERE EXISTS (SELECT 1 FROM ` + table +
-		` AS r WHERE r.version = ?1 AND r.owner IS orphan.o AND r.due_at <= ` + sqliteNow + ` - ` +
-		strconv.FormatInt(max(q.Stale, 0).Microseconds(), 10))
+		` WHERE number = hop.o AND ended_at IS NULL) UNION ALL SELECT NULL) ` +
+		`SELECT lane.i, orphan.o FROM orphan CROSS JOIN lane WHERE EXISTS (SELECT 1 FROM ` + table +
+		` AS r WHERE r.version = ?1 AND r.owner IS orphan.o AND r.due_at <= ` + sqliteNow + ` - ?2`)
 	if b == storage.Inbox {
 		sb.WriteString(` AND r.group_name = lane.g`)
 		if q.Stale <= 0 {
@@ -125,9 +131,12 @@ func (t *sqliteText) orphanage(b storage.Box, version string, q storage.Query) (
 		}
 	}
 	sb.WriteString(`)`)
-	args := []any{version}
+	args := []any{version, max(q.Stale, 0).Microseconds()}
 	for i, l := range q.Lanes {
 		args = append(args, i, l.Group, l.Subscriber)
+	}
+	for range n - len(q.Lanes) {
+		args = append(args, noLane, "", "")
 	}
 	return sb.String(), args
 }

@@ -4,12 +4,18 @@ import (
 	"github.com/capbus/gocap/storage"
 )
 
+// The inserts name the clock once, not once a row: SQLite compares every
+// constant of a statement with every other, and the parsing would take most of
+// the time of a batch.
+
 // insertOutbox inserts n records; with skip, none whose id is there.
 // The values of a record are those of outboxValues.
 func (t *sqliteText) insertOutbox(n int, skip bool) string {
-	q := `INSERT INTO ` + t.published +
-		` (id, version, name, owner, headers, body, status, due_at, added_at, updated_at) VALUES ` +
-		tuples(n, `(?,?,?,?,?,?,?,coalesce(?, `+sqliteNow+` + ?),`+sqliteNow+`,`+sqliteNow+`)`)
+	q := `WITH v(id, version, name, owner, headers, body, status, due, wait) AS (VALUES ` +
+		tuples(n, `(?,?,?,?,?,?,?,?,?)`) + `) INSERT INTO ` + t.published +
+		` (id, version, name, owner, headers, body, status, due_at, added_at, updated_at)` +
+		` SELECT id, version, name, owner, headers, body, status, coalesce(due, ` + sqliteNow + ` + wait), ` +
+		sqliteNow + `, ` + sqliteNow + ` FROM v WHERE true`
 	if skip {
 		q += ` ON CONFLICT (id) DO NOTHING`
 	}
@@ -19,10 +25,12 @@ func (t *sqliteText) insertOutbox(n int, skip bool) string {
 // insertInbox inserts n records that are not there yet, and returns their ids.
 // The values of a record are those of inboxValues.
 func (t *sqliteText) insertInbox(n int) string {
-	return `INSERT INTO ` + t.received +
+	return `WITH v(id, version, group_name, subscriber, name, message_id, owner, headers, body, status, last_error,` +
+		` wait, keep) AS (VALUES ` + tuples(n, `(?,?,?,?,?,?,?,?,?,?,?,?,?)`) + `) INSERT INTO ` + t.received +
 		` (id, version, group_name, subscriber, name, message_id, owner, headers, body, status, last_error,` +
-		` due_at, expires_at, added_at, updated_at) VALUES ` +
-		tuples(n, `(?,?,?,?,?,?,?,?,?,?,?,`+sqliteNow+` + ?,`+sqliteNow+` + ?,`+sqliteNow+`,`+sqliteNow+`)`) +
+		` due_at, expires_at, added_at, updated_at) SELECT id, version, group_name, subscriber, name, message_id,` +
+		` owner, headers, body, status, last_error, ` + sqliteNow + ` + wait, ` + sqliteNow + ` + keep, ` +
+		sqliteNow + `, ` + sqliteNow + ` FROM v WHERE true` +
 		` ON CONFLICT (version, group_name, subscriber, name, message_id) DO NOTHING RETURNING id`
 }
 

@@ -23,7 +23,8 @@ type candidate struct {
 	seq, due, bytes int64
 }
 
-// TakeOver implements storage.Member. An idle look reads only; the taking is
+// TakeOver implements storage.Member. It is storage.ErrLost when the member has
+// ended, or its own lease has run out. An idle look reads only; the taking is
 // one transaction that has the write lock from its beginning, looks again, and
 // reads the living numbers after the candidates.
 func (m *member) TakeOver(ctx context.Context, q storage.Query) ([]*storage.Record, error) {
@@ -60,11 +61,11 @@ func (m *member) failedIf(what string, err error) error {
 
 // nothingToTake looks without a write lock.
 func (m *member) nothingToTake(ctx context.Context, q storage.Query) (bool, error) {
-	dead, err := m.s.runOut(ctx, m.s.reader, m.number)
+	dead, err := m.s.runOut(ctx, &m.s.looks, m.number)
 	if err != nil || len(dead) > 0 {
 		return false, err
 	}
-	found, err := m.candidates(ctx, m.s.reader, q, true)
+	found, err := m.candidates(ctx, &m.s.looks, q, true)
 	return len(found) == 0, err
 }
 
@@ -79,16 +80,13 @@ func (m *member) takeOver(ctx context.Context, tx *sql.Tx, q storage.Query) ([]*
 	if err != nil || len(found) == 0 {
 		return nil, err
 	}
-	keys := ownersOf(found)
-	endings, err := m.s.endings(ctx, tx, append(keys, m.number))
+	owners := ownersOf(found)
+	endings, err := m.s.endings(ctx, tx, owners)
 	if err != nil {
 		return nil, err
 	}
-	if !endings[m.number].living {
-		return nil, storage.ErrLost
-	}
 	r := reader{next: -1}
-	for _, owner := range keys {
+	for _, owner := range owners {
 		e := endings[owner]
 		if e.living {
 			continue
@@ -120,18 +118,17 @@ func (m *member) declareDead(ctx context.Context, tx *sql.Tx) error {
 func (m *member) candidates(ctx context.Context, db querier, q storage.Query, some bool) ([]candidate, error) {
 	var found []candidate
 	if len(q.IDs) > 0 {
-		err := batches(q.IDs, sqliteRows, func(part []storage.ID) error {
-			args := append(idArgs(part), m.version)
-			return readCandidates(ctx, db, &found, m.s.text.candidatesByID(m.box, len(part)), args...)
+		err := batches(unique(q.IDs), sqliteRows, func(part []storage.ID) error {
+			query := m.s.text.candidatesByID(m.box, padded(len(part), sqliteRows))
+			return readCandidates(ctx, db, &found, query, append(paddedArgs(part), m.version)...)
 		})
 		return found, err
 	}
 	if len(q.Lanes) == 0 {
 		return nil, nil
 	}
-	var pairs []pair
-	query, args := m.s.text.orphanage(m.box, m.version, q)
-	if err := readPairs(ctx, db, &pairs, query, args...); err != nil {
+	pairs, err := m.orphanage(ctx, db, q)
+	if err != nil {
 		return nil, err
 	}
 	if some {
@@ -140,7 +137,7 @@ func (m *member) candidates(ctx context.Context, db querier, q storage.Query, so
 		}
 		return found, nil
 	}
-	err := batches(pairs, sqliteTerms, func(part []pair) error {
+	err = batches(pairs, sqliteTerms, func(part []pair) error {
 		query, args := m.s.text.candidates(m.box, m.version, q, part)
 		return readCandidates(ctx, db, &found, query, args...)
 	})
@@ -206,22 +203,32 @@ func ownersOf(found []candidate) []int64 {
 	return owners
 }
 
-func readPairs(ctx context.Context, db querier, into *[]pair, query string, args ...any) error {
-	rows, err := db.QueryContext(ctx, query, args...)
-	if err != nil {
-		return err
-	}
-	defer rows.Close() //nolint:errcheck // Err below has what matters
-	for rows.Next() {
-		var p pair
-		var owner sql.NullInt64
-		if err := rows.Scan(&p.lane, &owner); err != nil {
+// orphanage finds the lanes, and owners in them, with something to take.
+func (m *member) orphanage(ctx context.Context, db querier, q storage.Query) ([]pair, error) {
+	var pairs []pair
+	first := 0
+	err := batches(q.Lanes, sqliteTerms, func(part []storage.Lane) error {
+		query, args := m.s.text.orphanage(m.box, m.version, storage.Query{Lanes: part, Stale: q.Stale})
+		rows, err := db.QueryContext(ctx, query, args...)
+		if err != nil {
 			return err
 		}
-		p.owner = owner.Int64
-		*into = append(*into, p)
-	}
-	return rows.Err()
+		defer rows.Close() //nolint:errcheck // Err below has what matters
+		for rows.Next() {
+			var p pair
+			var owner sql.NullInt64
+			if err := rows.Scan(&p.lane, &owner); err != nil {
+				return err
+			}
+			if p.owner = owner.Int64; p.lane != noLane {
+				p.lane += first
+				pairs = append(pairs, p)
+			}
+		}
+		first += len(part)
+		return rows.Err()
+	})
+	return pairs, err
 }
 
 func readCandidates(ctx context.Context, db querier, into *[]candidate, query string, args ...any) error {

@@ -55,7 +55,7 @@ func (s *Store) begin(ctx context.Context) (*inboxTx, error) {
 		return nil, errors.Join(fmt.Errorf("%T has no QueryContext", e), e.Rollback())
 	}
 	for _, q := range []string{s.text.lock(), savepoint} {
-		if _, err := tx.ExecContext(ctx, q); err != nil {
+		if _, err := s.hot.exec(ctx, tx, q); err != nil {
 			if rb := e.Rollback(); rb != nil && !isTxDone(rb) {
 				err = errors.Join(err, rb)
 			}
@@ -75,7 +75,7 @@ func (t *inboxTx) Settle(ctx context.Context, m storage.Member, o storage.Outcom
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("gormstore: settle %s: %w", o.ID, err)
 	}
-	if _, err := t.tx.ExecContext(context.WithoutCancel(ctx), releaseSavepoint); err != nil {
+	if _, err := t.s.hot.exec(context.WithoutCancel(ctx), t.tx, releaseSavepoint); err != nil {
 		return fmt.Errorf("gormstore: settle %s: %w: %w", o.ID, storage.ErrTxDone, err)
 	}
 	lost, err := t.s.settleIn(context.WithoutCancel(ctx), t.tx, storage.Inbox, m.Number(), []storage.Outcome{o})

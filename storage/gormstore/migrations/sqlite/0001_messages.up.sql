@@ -54,8 +54,8 @@ CREATE TABLE "{prefix}received" (
 CREATE INDEX "{prefix}received_due" ON "{prefix}received" (version, owner, group_name, subscriber, due_at)
   WHERE due_at IS NOT NULL;
 CREATE INDEX "{prefix}received_expiry" ON "{prefix}received" (version, expires_at) WHERE due_at IS NULL;
-CREATE INDEX "{prefix}received_unmatched" ON "{prefix}received" (version, group_name)
-  WHERE subscriber = '' AND owner IS NULL AND expires_at IS NULL;
+CREATE INDEX "{prefix}received_unowned" ON "{prefix}received" (version, group_name, subscriber)
+  WHERE owner IS NULL AND expires_at IS NULL;
 CREATE INDEX "{prefix}received_key" ON "{prefix}received" (version, group_name, subscriber, ordering_key)
   WHERE ordering_key IS NOT NULL AND expires_at IS NULL;
 
