@@ -34,6 +34,7 @@ func (r *runningEngines) set(e *engines) { r.p.Store(e) }
 // two numbers under which they own rows.
 type engines struct {
 	sending, handling      *rows.Keeper // nil until made
+	sender                 *declaring
 	dispatcher             *processor.Dispatcher
 	consumer               *subscribe.Consumer
 	sendRetry, handleRetry *processor.NeedRetry
@@ -78,7 +79,7 @@ func (b *Bus) join(ctx context.Context, e *engines, subs []subscribe.Subscriptio
 	if err := b.assemble(e, subs); err != nil {
 		return err
 	}
-	if err := b.declare(ctx, e.consumer.Sources()); err != nil {
+	if err := b.declare(ctx, e); err != nil {
 		return err
 	}
 	if err := e.sending.Join(ctx); err != nil {
@@ -111,7 +112,7 @@ func (b *Bus) assemble(e *engines, subs []subscribe.Subscription) (err error) {
 		Policy: policy, Callback: b.callback(gocap.Subscribe), KeepDone: keepDone,
 		Context:   b.handlerContext,
 		Receivers: o.ConsumerCount, Concurrency: o.Concurrency, BatchSize: o.BatchSize, Timeout: o.HandlerTimeout,
-		UnhandledAfter: o.UnhandledAfter, AdoptInterval: o.FallbackWindow / 3, MaxBytes: maxLookBytes,
+		UnhandledAfter: o.UnhandledAfter, AdoptInterval: o.FallbackWindow / 3, Probation: o.FallbackWindow, MaxBytes: maxLookBytes,
 	})
 	if err != nil {
 		return err
@@ -121,31 +122,15 @@ func (b *Bus) assemble(e *engines, subs []subscribe.Subscription) (err error) {
 		PollInterval: o.PollInterval, BatchSize: o.BatchSize, MaxBytes: maxLookBytes,
 	})
 	e.consumer.OnLater(e.handleRetry.Expect)
+	e.sender = &declaring{Transport: o.Transport, srcs: e.consumer.Sources()}
 	e.dispatcher, e.sendRetry = processor.NewDispatcher(processor.DispatcherConfig{
-		Transport: o.Transport, Log: b.log, Policy: policy, Callback: b.callback(gocap.Publish),
+		Transport: e.sender, Log: b.log, Policy: policy, Callback: b.callback(gocap.Publish),
 		KeepSent: o.SucceedMessageExpiredAfter, AllowUnroutable: o.AllowUnroutable,
-		SendWindow: o.SendWindow, BatchSize: o.BatchSize, SendTimeout: sendTimeout,
+		SendWindow: o.SendWindow, BatchSize: o.BatchSize, SendTimeout: sendTimeout, Probation: o.FallbackWindow,
 	}, e.sending, o.PollInterval)
 	e.waker = processor.NewWaker(e.sending, e.dispatcher, e.sendRetry, b.log)
 	e.collector = &processor.Collector{
 		Storage: o.Storage, Log: b.log, Version: o.Version, Interval: o.CollectorCleaningInterval, BatchSize: o.CollectorBatchSize,
-	}
-	return nil
-}
-
-// declare makes the queues known before anything is sent. A broker that is away
-// does not fail the start: receiving declares them again.
-func (b *Bus) declare(ctx context.Context, srcs []transport.Source) error {
-	if d, ok := b.opts.Transport.(transport.Declarer); ok {
-		for _, src := range srcs {
-			switch err := d.Declare(ctx, src); {
-			case errors.Is(err, transport.ErrUnavailable):
-				b.log.Warn(ctx, "broker unavailable, queues are declared later", "", slog.Any("err", err))
-				return nil
-			case err != nil:
-				return fmt.Errorf("queue %s: %w", src.Group, err)
-			}
-		}
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"runtime/pprof"
 	"testing"
 	"time"
 
@@ -12,7 +13,6 @@ import (
 // slow machine.
 func settled(t testing.TB, db *gorm.DB, window time.Duration) {
 	t.Helper()
-	const open = "SELECT (SELECT count(*) FROM cap_published WHERE due_at IS NOT NULL) + (SELECT count(*) FROM cap_received WHERE due_at IS NOT NULL)"
 	const final = "SELECT (SELECT count(*) FROM cap_published WHERE expires_at IS NOT NULL) + (SELECT count(*) FROM cap_received WHERE expires_at IS NOT NULL)"
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -23,10 +23,14 @@ func settled(t testing.TB, db *gorm.DB, window time.Duration) {
 			done, end = now, time.Now().Add(3*window)
 		}
 		if time.Now().After(end) {
+			_ = pprof.Lookup("goroutine").WriteTo(logs(), 1)
 			t.Fatalf("%d rows are stuck: none was finished for %s; some of them:\n%q", number(t, db, open), 3*window, column(t, db, stuck))
 		}
 	}
 }
+
+// open counts the rows that have something to do.
+const open = "SELECT (SELECT count(*) FROM cap_published WHERE due_at IS NOT NULL) + (SELECT count(*) FROM cap_received WHERE due_at IS NOT NULL)"
 
 const stuck = `SELECT name||' status '||status||' owner '||ifnull(owner,'-')||' retries '||retries||' takeovers '||takeovers||
 	' due '||datetime(due_at/1000000,'unixepoch')||' '||last_error FROM (

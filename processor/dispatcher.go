@@ -39,6 +39,9 @@ type DispatcherConfig struct {
 	SendWindow, BatchSize int
 	// SendTimeout bounds one Send.
 	SendTimeout time.Duration
+	// Probation is how long this process must have lived before it sends rows
+	// that saw two deaths or more.
+	Probation time.Duration
 }
 
 // Dispatcher sends the rows of the outbox that it is given.
@@ -57,7 +60,7 @@ func NewDispatcher(cfg DispatcherConfig, keeper *rows.Keeper, poll time.Duration
 	d := &Dispatcher{cfg: cfg, freed: make(chan struct{}, 1)}
 	d.queue = rows.NewQueue(func(string) int { return senders / 2 })
 	dc := rows.Config{
-		Log: cfg.Log, Policy: cfg.Policy, Batch: cfg.BatchSize, Suspects: suspects,
+		Log: cfg.Log, Policy: cfg.Policy, Batch: cfg.BatchSize, Suspects: suspects, Probation: cfg.Probation,
 		Start: func(r *rows.Row) { d.queue.Add(r.Topic, r) },
 		Freed: func([]*rows.Row) { signal(d.freed) },
 		Later: func(wait time.Duration) { d.retry.Expect(wait) },

@@ -38,7 +38,10 @@ type ConsumerConfig struct {
 	// UnhandledAfter is how long a row waits for a subscription; AdoptInterval
 	// is how often such rows are looked for.
 	UnhandledAfter, AdoptInterval time.Duration
-	MaxBytes                      int // of headers and bodies read at once
+	// Probation is how long this process must have lived before it tries rows
+	// again that saw two deaths or more.
+	Probation time.Duration
+	MaxBytes  int // of headers and bodies read at once
 }
 
 // Consumer receives the messages of its groups into the inbox and runs their
@@ -62,7 +65,7 @@ func NewConsumer(cfg ConsumerConfig) (*Consumer, error) {
 		return nil, err
 	}
 	dc := rows.Config{
-		Log: cfg.Log, Policy: cfg.Policy, Batch: cfg.BatchSize, Suspects: max(1, cfg.Concurrency),
+		Log: cfg.Log, Policy: cfg.Policy, Batch: cfg.BatchSize, Suspects: max(1, cfg.Concurrency), Probation: cfg.Probation,
 		Start: c.start, Freed: c.onFreed, Later: func(d time.Duration) { c.later(d) },
 	}
 	if cfg.Callback != nil {

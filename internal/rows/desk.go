@@ -51,6 +51,9 @@ type Config struct {
 	// Batch is the most outcomes written at once; Suspects is how many rows of
 	// dead instances may be under way at once.
 	Batch, Suspects int
+	// Probation is how long this process must have lived before it tries a row
+	// again that saw two deaths or more.
+	Probation time.Duration
 }
 
 // Desk is the life of rows in hand: it starts them, stores their outcomes, and

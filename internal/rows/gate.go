@@ -12,7 +12,10 @@ import (
 
 // gate starts the rows that need a write before their first try: delayed ones,
 // a batch at once, and those whose process died, a few or one at a time, so
-// that a row which kills its process is told from its neighbours.
+// that a row which kills its process is told from its neighbours. A row that saw
+// two deaths waits until this process has lived for Probation: a process that
+// dies soon after its start, for whatever reason, again and again, must not
+// bring innocent rows to their end.
 type gate struct {
 	desk *Desk
 	wake chan struct{}
@@ -23,6 +26,7 @@ type gate struct {
 	loners   []*Row // more often
 	running  int    // suspects under way
 	alone    bool   // a loner is under way
+	proven   bool   // this process has lived for a while
 }
 
 func (g *gate) add(r *Row) {
@@ -72,6 +76,8 @@ func (g *gate) drop() {
 }
 
 func (g *gate) run(ctx context.Context) {
+	probation := time.NewTimer(g.desk.cfg.Probation)
+	defer probation.Stop()
 	for {
 		if batch := g.next(); len(batch) > 0 {
 			g.claim(ctx, batch)
@@ -79,6 +85,10 @@ func (g *gate) run(ctx context.Context) {
 		}
 		select {
 		case <-g.wake:
+		case <-probation.C:
+			g.mu.Lock()
+			g.proven = true
+			g.mu.Unlock()
 		case <-g.desk.closing:
 			g.drop()
 			return
@@ -100,7 +110,7 @@ func (g *gate) next() []*Row {
 		g.running += len(batch)
 		return batch
 	}
-	if g.alone {
+	if g.alone || !g.proven {
 		return nil
 	}
 	batch := cut(&g.loners, 1)
