@@ -17,6 +17,7 @@ func acceptCases() []testCase {
 		{"accept/dedup-repeated", "A call whose answer was lost is repeated with the same records: " + dedup, acceptRepeated},
 		{"accept/key", dedup, acceptKey},
 		{"accept/bytes", "unique (version, group_name, subscriber, name, message_id), compared as bytes.", acceptBytes},
+		{"accept/any-bytes", "unique (version, group_name, subscriber, name, message_id), compared as bytes.", acceptAnyBytes},
 		{"accept/long-id", "An id over 255 bytes is kept as sha256: + hex.", acceptLongID},
 		{"accept/version", "version isolates services that share tables.", acceptVersion},
 		{"accept/concurrent", dedup, acceptConcurrent},
@@ -99,6 +100,22 @@ func acceptBytes(e *env) {
 	e.wantSet("keys that differ in bytes", e.accept(m, recs...), recs...)
 	for _, rec := range recs {
 		e.wantRows("each of them again", e.accept(m, again(rec)))
+	}
+}
+
+// acceptAnyBytes: a foreign message brings whatever its sender put in.
+func acceptAnyBytes(e *env) {
+	m := e.join(storage.Inbox)
+	var recs []*storage.Record
+	for _, id := range []string{"a\x00b", "a\x00c", "a", "\xff", "\xfe", "\xc3\x28", "\uFFFD", "'; --", "\n", " "} {
+		rec := e.delivery("g", "s")
+		rec.MessageID = id
+		recs = append(recs, rec)
+	}
+	e.wantSet("ids of any bytes", e.accept(m, recs...), recs...)
+	for _, rec := range recs {
+		e.wantRows("each of them again", e.accept(m, again(rec)))
+		e.checkContent(e.mustRow(m, rec), rec)
 	}
 }
 

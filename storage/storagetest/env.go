@@ -12,6 +12,10 @@ import (
 	"github.com/capbus/gocap/storage"
 )
 
+// coarse is how far a database's clock may be behind: it may tick in
+// milliseconds.
+const coarse = 5 * time.Millisecond
+
 // longLease is that of members that live as long as a case.
 const longLease = 10 * time.Minute
 

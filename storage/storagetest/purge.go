@@ -56,8 +56,8 @@ func purgeCallback(e *env) {
 	m := e.join(storage.Outbox)
 	owed, plain := e.published(m), e.published(m)
 	e.mustSettle(m,
-		storage.Outcome{ID: owed.ID, Kind: storage.Fail, After: -time.Hour, Callback: true},
-		storage.Outcome{ID: plain.ID, Kind: storage.Fail, After: -time.Hour})
+		storage.Outcome{ID: owed.ID, Kind: storage.Fail, After: time.Millisecond, Callback: true},
+		storage.Outcome{ID: plain.ID, Kind: storage.Fail, After: time.Millisecond})
 	e.purged(storage.Outbox, 1)
 	if r := e.mustRow(m, owed); !r.Final {
 		e.Errorf("the row whose callback is owed is not final")

@@ -71,7 +71,7 @@ func (e *env) dueAgain(m storage.Member, rec *storage.Record, o storage.Outcome)
 	e.mustSettle(m, o)
 	e.mustRow(m, rec)
 	e.eventually("the row is due again", func() bool { return slices.Contains(idsOf(e.due(m, allOf("", ""))), rec.ID) })
-	if waited := time.Since(begun); waited < o.After {
+	if waited := time.Since(begun); waited < o.After-coarse {
 		e.Errorf("due again after %v, want not before %v", waited, o.After)
 	}
 	return e.mustRow(m, rec)
