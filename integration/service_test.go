@@ -55,18 +55,22 @@ type service struct {
 	queue *memqueue.Queue
 }
 
-func newService(ctx context.Context, path string) (*service, error) {
+func newService(ctx context.Context, path string, change ...func(*cap.Options)) (*service, error) {
 	store, err := sqlite.Open(path, sqlite.Config{Synchronous: "NORMAL", GORM: &gorm.Config{Logger: logger.Discard}}) // SIGKILL loses nothing of the page cache
 	if err != nil {
 		return nil, err
 	}
 	s := &service{store: store, queue: memqueue.New(memqueue.Config{})}
-	s.bus, err = cap.New(cap.Options{
+	opts := cap.Options{
 		Storage: store, Transport: s.queue, Registry: &subscribe.Registry{}, Subscriptions: s.subscriptions(),
 		Logger:         slog.New(slog.NewTextHandler(logs(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 		FallbackWindow: window, PollInterval: 100 * time.Millisecond, FailedRetryInterval: 100 * time.Millisecond,
 		ImmediateRetries: 1, Concurrency: 4,
-	})
+	}
+	for _, f := range change {
+		f(&opts)
+	}
+	s.bus, err = cap.New(opts)
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
@@ -138,9 +142,9 @@ func (s *service) place(ctx context.Context, id string, fail error) error {
 }
 
 // start makes and starts a service, and stops it when the test ends.
-func start(t testing.TB, path string) *service {
+func start(t testing.TB, path string, change ...func(*cap.Options)) *service {
 	t.Helper()
-	s, err := newService(t.Context(), path)
+	s, err := newService(t.Context(), path, change...)
 	if err != nil {
 		t.Fatal(err)
 	}
