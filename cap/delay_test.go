@@ -47,7 +47,7 @@ func TestDelayedMessagesLeaveInTimeAndNotBefore(t *testing.T) {
 				if err := r.Publish(t.Context(), cap.NoTx, "t", name, c.opt()); err != nil {
 					t.Fatal(err)
 				}
-				pause(2 * time.Hour)
+				elapse(2 * time.Hour)
 				if got := j.all(); len(got) != 1 {
 					t.Fatalf("handled %d times, want once", len(got))
 				}
@@ -82,7 +82,7 @@ func TestDelaysHoldAcrossARestart(t *testing.T) {
 			if err := r.Start(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			pause(10 * time.Minute)
+			elapse(10 * time.Minute)
 			if err := r.Stop(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -92,7 +92,7 @@ func TestDelaysHoldAcrossARestart(t *testing.T) {
 		}
 		r.start(t)
 		j.wait(t, 0)
-		pause(31 * time.Minute)
+		elapse(31 * time.Minute)
 		if got := j.all(); !slices.Equal(got, []string{"late"}) {
 			t.Errorf("handled %v by %s, want it once", got, time.Since(begun))
 		}
@@ -112,7 +112,7 @@ func TestManyDelaysInOneTransaction(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		pause(10 * time.Minute)
+		elapse(10 * time.Minute)
 		if got := j.all(); !slices.Equal(got, []string{"first", "second", "third"}) {
 			t.Fatalf("handled %v", got)
 		}

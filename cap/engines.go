@@ -22,6 +22,7 @@ const (
 	sendTimeout  = time.Minute // bounds one Send; adapters wait less for a confirmation
 	maxLookBytes = 8 << 20     // bounds the memory of one look
 	leaveTimeout = time.Second // bounds the clean-up of a Start that failed
+	receiveGrace = time.Second // bounds how long a Stop still receives, for sends under way
 )
 
 // runningEngines is what runs between Start and Stop.
@@ -42,8 +43,10 @@ type engines struct {
 	collector              *processor.Collector
 	release                func() // the registry
 
-	endTake, endWork, endLast, endKeep context.CancelCauseFunc
-	work, keep                         sync.WaitGroup
+	endTake, endReceive, endWork, endLast, endKeep context.CancelCauseFunc
+
+	sends      chan struct{} // closed when the dispatcher has finished
+	work, keep sync.WaitGroup
 }
 
 // prepare makes the engines and joins. Nothing runs yet.
@@ -158,15 +161,20 @@ func (b *Bus) callback(kind gocap.Kind) func(context.Context, *storage.Record, *
 
 // run starts everything. root has no deadline.
 func (e *engines) run(root context.Context) {
-	var take, work, last, keep context.Context
+	var take, receive, work, last, keep context.Context
 	take, e.endTake = context.WithCancelCause(root)
+	receive, e.endReceive = context.WithCancelCause(root)
 	work, e.endWork = context.WithCancelCause(root)
 	last, e.endLast = context.WithCancelCause(root)
 	keep, e.endKeep = context.WithCancelCause(root)
 	e.keep.Go(func() { e.sending.Run(keep) })
 	e.keep.Go(func() { e.handling.Run(keep) })
-	e.work.Go(func() { e.consumer.Run(take, work, last) })
-	e.work.Go(func() { e.dispatcher.Run(take, work, last) })
+	e.work.Go(func() { e.consumer.Run(take, receive, work, last) })
+	e.sends = make(chan struct{})
+	e.work.Go(func() {
+		defer close(e.sends)
+		e.dispatcher.Run(take, work, last)
+	})
 	for _, loop := range []func(context.Context){e.sendRetry.Run, e.handleRetry.Run, e.waker.Run, e.collector.Run} {
 		e.work.Go(func() { loop(take) })
 	}
@@ -185,6 +193,9 @@ func (e *engines) stop(ctx context.Context, end ending) error {
 		e.work.Wait()
 	}()
 	e.endTake(ErrStopping)
+	// In process, a send waits until this bus's own groups have acked.
+	within(e.sends, earlier(end.grace, time.Now().Add(receiveGrace)), hurry)
+	e.endReceive(ErrStopping)
 	var err error
 	if !within(done, end.grace, hurry) {
 		if hurry != nil && ctx.Err() != nil {
@@ -217,6 +228,13 @@ func (e *engines) leave(ctx context.Context) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // within waits for done until t, or until hurry; a t that has passed gives it a

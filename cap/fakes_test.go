@@ -2,9 +2,11 @@ package cap_test
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 
 	"github.com/capbus/gocap/storage"
+	"github.com/capbus/gocap/storage/memstore"
 	"github.com/capbus/gocap/transport"
 	"github.com/capbus/gocap/transport/memqueue"
 )
@@ -47,4 +49,69 @@ func (e elsewhere) Traits() transport.Traits {
 	t := e.Queue.Traits()
 	t.Destination = "elsewhere"
 	return t
+}
+
+// frozenStore is a memory store whose members' heartbeats can be stopped, as by a
+// process that does not get any time.
+type frozenStore struct {
+	*memstore.Store
+
+	frozen atomic.Bool
+}
+
+func (f *frozenStore) freeze() { f.frozen.Store(true) }
+func (f *frozenStore) thaw()   { f.frozen.Store(false) }
+
+func (f *frozenStore) Join(ctx context.Context, in storage.Instance) (storage.Member, error) {
+	if f.frozen.Load() {
+		return nil, errFrozen
+	}
+	m, err := f.Store.Join(ctx, in)
+	return frozenMember{m, f}, err
+}
+
+func (f *frozenStore) Begin(ctx context.Context) (storage.Tx, error) {
+	tx, err := f.Store.Begin(ctx)
+	return frozenTx{tx}, err
+}
+
+type frozenMember struct {
+	storage.Member
+
+	f *frozenStore
+}
+
+var errFrozen = errors.New("no answer")
+
+func (m frozenMember) Beat(ctx context.Context) error {
+	if m.f.frozen.Load() {
+		return errFrozen
+	}
+	return m.Member.Beat(ctx)
+}
+
+func (m frozenMember) Leave(ctx context.Context) error {
+	if m.f.frozen.Load() {
+		return errFrozen
+	}
+	return m.Member.Leave(ctx)
+}
+
+// frozenTx settles for the member behind a frozenMember.
+type frozenTx struct{ storage.Tx }
+
+func (t frozenTx) Settle(ctx context.Context, m storage.Member, o storage.Outcome) error {
+	return t.Tx.Settle(ctx, m.(frozenMember).Member, o) //nolint:forcetypeassert // the store makes no other
+}
+
+// countingStore counts transactions.
+type countingStore struct {
+	*memstore.Store
+
+	begun atomic.Int32
+}
+
+func (c *countingStore) Begin(ctx context.Context) (storage.Tx, error) {
+	c.begun.Add(1)
+	return c.Store.Begin(ctx)
 }

@@ -36,14 +36,14 @@ func TestPublishDoesNotNeedTheBroker(t *testing.T) {
 				if err := r.Publish(t.Context(), cap.NoTx, "t", fmt.Sprint(round, i)); err != nil {
 					t.Fatalf("Publish while the broker is away: %v", err)
 				}
-				pause(time.Second)
+				elapse(time.Second)
 			}
-			pause(10 * time.Minute) // longer than all attempts together
+			elapse(10 * time.Minute) // longer than all attempts together
 			if got := len(j.all()); got != round*5 {
 				t.Fatalf("%d handled while the broker is away, want %d", got, round*5)
 			}
 			r.queue.Reconnect()
-			pause(5 * time.Second)
+			elapse(5 * time.Second)
 			if got := len(j.all()); got != round*5+5 {
 				t.Fatalf("%d handled 5 s after the broker is back, want %d", got, round*5+5)
 			}
@@ -66,7 +66,7 @@ func TestABrokerThatIsAwayDoesNotFailTheStart(t *testing.T) {
 		if err := r.Publish(t.Context(), cap.NoTx, "t", "m"); err != nil {
 			t.Fatal(err)
 		}
-		pause(time.Minute)
+		elapse(time.Minute)
 		r.queue.Reconnect()
 		j.wait(t, 1)
 	})
@@ -97,7 +97,7 @@ func TestPublishBeforeStartAndAfterStopIsSentByTheNextStart(t *testing.T) {
 		if err := r.Publish(t.Context(), cap.NoTx, "t", "after Stop"); err != nil {
 			t.Fatal(err)
 		}
-		pause(time.Minute)
+		elapse(time.Minute)
 		if got := j.all(); len(got) != 1 {
 			t.Fatalf("a stopped bus handled %v", got)
 		}
@@ -107,7 +107,7 @@ func TestPublishBeforeStartAndAfterStopIsSentByTheNextStart(t *testing.T) {
 		if d := time.Since(begun); d > time.Second {
 			t.Errorf("the next bus took %s", d)
 		}
-		pause(time.Minute)
+		elapse(time.Minute)
 		if got := j.sorted(); !slices.Equal(got, []string{"after Stop", "before Start", "committed after Stop"}) {
 			t.Errorf("handled %v", got)
 		}
@@ -143,7 +143,7 @@ func TestPublishWhileStoppingLosesNothing(t *testing.T) {
 				}
 			})
 		}
-		pause(50 * time.Millisecond)
+		elapse(50 * time.Millisecond)
 		if err := r.Stop(t.Context()); err != nil {
 			t.Errorf("Stop: %v", err)
 		}
@@ -152,7 +152,7 @@ func TestPublishWhileStoppingLosesNothing(t *testing.T) {
 			t.Errorf("%d of 2000 published; a stopped bus takes them all", len(want))
 		}
 		r.start(t)
-		pause(17 * time.Second) // a fallback window and 2 s
+		elapse(17 * time.Second) // a fallback window and 2 s
 		slices.Sort(want)
 		got := slices.Compact(j.sorted())
 		if !slices.Equal(got, want) {
@@ -187,21 +187,52 @@ func TestWakeFindsWhatTheBusDoesNotSee(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJournal()
 		r := running(t, cap.Options{PollInterval: 10 * time.Minute, FallbackWindow: time.Hour}, subscribe.To("t", j.handler))
-		pause(time.Second)
+		elapse(time.Second)
 		// Another process wrote it.
 		other := r.again(t, cap.Options{})
 		if err := other.Publish(t.Context(), cap.NoTx, "t", "m"); err != nil {
 			t.Fatal(err)
 		}
-		pause(time.Minute)
+		elapse(time.Minute)
 		if got := j.all(); len(got) > 0 {
 			t.Fatalf("handled %v before the scan", got)
 		}
 		r.Wake()
-		pause(100 * time.Millisecond)
+		elapse(100 * time.Millisecond)
 		if got := j.all(); len(got) != 1 {
 			t.Errorf("handled %v after Wake, want the message", got)
 		}
 		other.Wake() // of a bus that does not run: nothing
+	})
+}
+
+// Nothing may be sent before all groups of the bus are there: it would reach the
+// one and miss the other.
+func TestEveryGroupGetsWhatWasPublishedWhileTheBrokerWasAway(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var subs []subscribe.Subscription
+		var js []*journal
+		for _, group := range names("g", 20) {
+			j := newJournal()
+			js = append(js, j)
+			subs = append(subs, subscribe.To("t", j.handler, subscribe.Group(group)))
+		}
+		r := newRig(t, cap.Options{}, subs...)
+		r.queue.Disconnect()
+		r.start(t)
+		for range 10 {
+			if err := r.Publish(t.Context(), cap.NoTx, "t", "m"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		elapse(time.Minute)
+		r.queue.Reconnect()
+		elapse(10 * time.Second)
+		for i, j := range js {
+			if n := len(j.all()); n != 10 {
+				t.Errorf("group %d got %d of 10 messages", i, n)
+			}
+		}
 	})
 }

@@ -144,9 +144,9 @@ func TestTheContextOfStartDoesNotEndTheLoops(t *testing.T) {
 		if err := r.Start(ctx); err != nil {
 			t.Fatal(err)
 		}
-		pause(20 * time.Second)
+		elapse(20 * time.Second)
 		cancel()
-		pause(40 * time.Second)
+		elapse(40 * time.Second)
 		if err := r.Publish(t.Context(), cap.NoTx, "t", "m"); err != nil {
 			t.Fatal(err)
 		}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -166,8 +167,15 @@ func (j *journal) wait(t *testing.T, n int) []string {
 	}
 }
 
-// pause lets the time of a synctest bubble pass.
+// pause waits, in a synctest bubble.
 func pause(d time.Duration) { <-time.After(d) }
+
+// elapse is as pause, for the goroutine of the test: it then waits until
+// everything else in the bubble does, and sees what that has written.
+func elapse(d time.Duration) {
+	pause(d)
+	synctest.Wait()
+}
 
 func names(prefix string, n int) []string {
 	all := make([]string, n)
@@ -176,3 +184,13 @@ func names(prefix string, n int) []string {
 	}
 	return all
 }
+
+// blocking is as handler, but waits for release before.
+func (j *journal) blocking(release <-chan struct{}) func(context.Context, string) error {
+	return func(ctx context.Context, s string) error {
+		<-release
+		return j.handler(ctx, s)
+	}
+}
+
+func quietLogger() *slog.Logger { return slog.New(slog.DiscardHandler) }

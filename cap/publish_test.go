@@ -198,7 +198,7 @@ func TestOptionsCanBeUsedForManyMessages(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		pause(time.Second)
+		elapse(time.Second)
 		mu.Lock()
 		defer mu.Unlock()
 		ids, owns := map[string]bool{}, map[string]bool{}

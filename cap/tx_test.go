@@ -78,7 +78,7 @@ func TestOnlyCommittedMessagesLeave(t *testing.T) {
 			all.Go(func() { inParallel(names(end, 100), f) })
 		}
 		all.Wait()
-		pause(time.Minute)
+		elapse(time.Minute)
 		want := names("committed", 100)
 		if got := j.sorted(); !slices.Equal(got, want) {
 			t.Errorf("handled %d messages, want the 100 committed ones: %v", len(got), got)
@@ -121,7 +121,7 @@ func TestConcurrentTransactionsDoNotMix(t *testing.T) {
 				return nil
 			})
 		})
-		pause(time.Minute)
+		elapse(time.Minute)
 		if got := j.sorted(); !slices.Equal(got, want) {
 			t.Errorf("handled %d messages, want just the %d committed ones", len(got), len(want))
 		}
@@ -150,7 +150,7 @@ func TestAfterATransactionNothingIsSwallowed(t *testing.T) {
 		if err := r.Publish(cap.ContextWithTx(t.Context(), tx), nil, "t3", "fourth"); !errors.Is(err, storage.ErrTxDone) {
 			t.Errorf("Publish in a committed transaction of the context: %v, want ErrTxDone", err)
 		}
-		pause(time.Second)
+		elapse(time.Second)
 		if got := j.sorted(); !slices.Equal(got, []string{"first", "second"}) {
 			t.Errorf("handled %v, want first and second", got)
 		}
@@ -238,7 +238,7 @@ func TestTheRequestsContextDecidesUntilTheCommit(t *testing.T) {
 			t.Fatal(err)
 		}
 		cancel()
-		pause(time.Minute)
+		elapse(time.Minute)
 		if got := j.sorted(); !slices.Equal(got, []string{"cut after Publish", "cut after the commit"}) {
 			t.Errorf("handled %v", got)
 		}
@@ -281,7 +281,7 @@ func TestCommitsAreNoticedWithoutTheScan(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				j := newJournal()
 				r := running(t, cap.Options{PollInterval: 10 * time.Minute, FallbackWindow: time.Hour}, subscribe.To("t", j.handler))
-				pause(time.Second)
+				elapse(time.Second)
 				for i := range 3 { // three transactions, one after another
 					if err := way(t.Context(), r, name); err != nil {
 						t.Fatal(err)

@@ -91,15 +91,16 @@ func (c *Consumer) Sources() []transport.Source {
 	return srcs
 }
 
-// Run receives and starts handlers until take ends, lets them run on the context
-// work, and stores outcomes until last ends; then it has finished. Each is to
-// end no earlier than the one before.
-func (c *Consumer) Run(take, work, last context.Context) {
+// Run starts handlers until take ends, receives until receive ends, lets handlers
+// run on the context work, and stores outcomes until last ends; then it has
+// finished. Each is to end no earlier than the one before. What is received
+// after take has ended is stored and acked, and left to whoever runs next.
+func (c *Consumer) Run(take, receive, work, last context.Context) {
 	var loops, desk sync.WaitGroup
 	desk.Go(func() { c.desk.Run(work, last) })
 	for _, g := range c.groups {
 		for range c.cfg.Receivers {
-			loops.Go(func() { g.receive(take, work) })
+			loops.Go(func() { g.receive(receive, work) })
 		}
 		for range g.workers {
 			loops.Go(func() { g.work(take, work) })
