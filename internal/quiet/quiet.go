@@ -4,6 +4,7 @@ package quiet
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 )
@@ -23,8 +24,8 @@ type kind struct {
 	dropped int
 }
 
-// maxKinds bounds the memory: with more kinds than this the oldest knowledge
-// goes, and a line may appear sooner than it should.
+// maxKinds bounds the memory, and the number of lines in an interval: what is
+// beyond is one kind.
 const maxKinds = 1000
 
 // Warn logs msg at level Warn, unless a line of the same msg and key was logged
@@ -48,12 +49,18 @@ func (l *Logger) take(key string) (dropped int, ok bool) {
 	now := time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.kinds == nil {
+		l.kinds = map[string]*kind{}
+	}
+	if l.kinds[key] == nil && len(l.kinds) >= maxKinds {
+		maps.DeleteFunc(l.kinds, func(_ string, k *kind) bool { return now.Sub(k.last) >= every })
+		if len(l.kinds) >= maxKinds {
+			key = ""
+		}
+	}
 	k := l.kinds[key]
 	switch {
 	case k == nil:
-		if l.kinds == nil || len(l.kinds) >= maxKinds {
-			l.kinds = map[string]*kind{}
-		}
 		l.kinds[key] = &kind{last: now}
 	case now.Sub(k.last) < every:
 		k.dropped++
