@@ -19,9 +19,18 @@ type callbacks struct {
 }
 
 func (c *callbacks) add(r *Row) {
+	// A row of a group, but of no subscription, is found by no look.
+	keep := r.Group != "" && r.Subscriber == ""
 	c.mu.Lock()
-	c.queue = append(c.queue, r)
+	full := len(c.queue) >= c.desk.cfg.Waiting && !keep
+	if !full {
+		c.queue = append(c.queue, r)
+	}
 	c.mu.Unlock()
+	if full {
+		c.desk.leave(r) // still due: a later look finds it
+		return
+	}
 	if c.desk.Draining() {
 		c.drop()
 		return

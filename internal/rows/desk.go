@@ -54,6 +54,10 @@ type Config struct {
 	// Probation is how long this process must have lived before it tries a row
 	// again that saw two deaths or more.
 	Probation time.Duration
+	// Waiting is the most rows that wait in hand for their callback, and the
+	// most that wait to be tried alone; more of them wait in the table, so that
+	// they do not take the room of others. 0: 100.
+	Waiting int
 }
 
 // Desk is the life of rows in hand: it starts them, stores their outcomes, and
@@ -66,12 +70,20 @@ type Desk struct {
 	gate      gate
 	callbacks callbacks
 
-	draining, closing chan struct{} // closed by Drain and Close
+	closing chan struct{} // closed by Close
+
+	// mu is held, for reading, across Config.Start, which does not block: so
+	// nothing starts once Drain has returned.
+	mu       sync.RWMutex
+	draining bool
 }
 
 // NewDesk returns a desk; its Run does the work.
 func NewDesk(cfg Config) *Desk {
-	d := &Desk{cfg: cfg, draining: make(chan struct{}), closing: make(chan struct{})}
+	if cfg.Waiting == 0 {
+		cfg.Waiting = 100
+	}
+	d := &Desk{cfg: cfg, closing: make(chan struct{})}
 	d.settler = settler{log: cfg.Log, batch: cfg.Batch, wake: make(chan struct{}, 1)}
 	d.gate = gate{desk: d, wake: make(chan struct{}, 1)}
 	d.callbacks = callbacks{desk: d, wake: make(chan struct{}, 1)}
@@ -94,22 +106,21 @@ func (d *Desk) Run(work, last context.Context) {
 // once, after Drain.
 func (d *Desk) Close() { close(d.closing) }
 
-// Drain stops starting rows: those that wait leave the hand as they are. It is
-// called once.
+// Drain stops starting rows: those that wait leave the hand as they are. No row
+// is started once it has returned.
 func (d *Desk) Drain() {
-	close(d.draining)
+	d.mu.Lock()
+	d.draining = true
+	d.mu.Unlock()
 	d.gate.drop()
 	d.callbacks.drop()
 }
 
 // Draining reports whether Drain was called.
 func (d *Desk) Draining() bool {
-	select {
-	case <-d.draining:
-		return true
-	default:
-		return false
-	}
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	return d.draining
 }
 
 // Admit starts rows that are in hand, by a look or, fresh, by an insert.
@@ -132,26 +143,25 @@ func (d *Desk) Admit(t *Tenure, fresh bool, recs ...*storage.Record) {
 }
 
 func (d *Desk) start(r *Row) {
-	if d.Draining() || r.Tenure.Over() {
+	if !d.started(r) {
 		d.GiveBack(r)
-		return
+	}
+}
+
+func (d *Desk) started(r *Row) bool {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	if d.draining || r.Tenure.Over() {
+		return false
 	}
 	d.cfg.Start(r)
+	return true
 }
 
 // Settle stores the outcome of a row. A retry that is due at once starts again
 // in the same hands when it is stored.
-func (d *Desk) Settle(r *Row, o storage.Outcome) { d.SettleThen(r, o, nil) }
-
-// SettleThen is as Settle, and calls then, which does not block, once the row
-// has left the hand or starts again.
-func (d *Desk) SettleThen(r *Row, o storage.Outcome, then func()) {
-	d.settler.add(settlement{row: r, outcome: o, done: func(stored bool) {
-		d.settled(r, o, stored)
-		if then != nil {
-			then()
-		}
-	}})
+func (d *Desk) Settle(r *Row, o storage.Outcome) {
+	d.settler.add(settlement{row: r, outcome: o, done: func(stored bool) { d.settled(r, o, stored) }})
 }
 
 func (d *Desk) settled(r *Row, o storage.Outcome, stored bool) {

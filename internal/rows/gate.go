@@ -32,6 +32,10 @@ type gate struct {
 func (g *gate) add(r *Row) {
 	g.mu.Lock()
 	switch {
+	case r.Takeovers > 1 && len(g.loners) >= g.desk.cfg.Waiting:
+		g.mu.Unlock()
+		g.desk.leave(r)
+		return
 	case r.Takeovers > 1:
 		r.claim = alone
 		g.loners = append(g.loners, r)
@@ -99,23 +103,20 @@ func (g *gate) run(ctx context.Context) {
 	}
 }
 
-// next takes rows of one tenure that may start now.
+// next takes rows of one tenure that may start now. Those that are let through
+// in small numbers go first: they cannot hold up the others.
 func (g *gate) next() []*Row {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if batch := cut(&g.delayed, g.desk.cfg.Batch); len(batch) > 0 {
-		return batch
+	if g.proven && !g.alone && len(g.loners) > 0 {
+		g.alone = true
+		return cut(&g.loners, 1)
 	}
 	if batch := cut(&g.suspects, g.desk.cfg.Suspects-g.running); len(batch) > 0 {
 		g.running += len(batch)
 		return batch
 	}
-	if g.alone || !g.proven {
-		return nil
-	}
-	batch := cut(&g.loners, 1)
-	g.alone = len(batch) > 0
-	return batch
+	return cut(&g.delayed, g.desk.cfg.Batch)
 }
 
 // cut takes up to n rows of the first row's tenure off the queue.
@@ -130,7 +131,8 @@ func cut(queue *[]*Row, n int) []*Row {
 
 // claim writes the start of the rows and starts those that are still ours. An
 // error leaves it unknown whether it was written: the rows go back to the
-// table, and a later look finds them.
+// table, what may have been added to takeovers is taken off (else errors of the
+// database would count as deaths), and a later look finds them.
 func (g *gate) claim(ctx context.Context, batch []*Row) {
 	recs := make([]*storage.Record, len(batch))
 	for i, r := range batch {
@@ -148,11 +150,15 @@ func (g *gate) claim(ctx context.Context, batch []*Row) {
 		now[rec.ID] = rec
 	}
 	for _, r := range batch {
-		if rec := now[r.ID]; rec != nil {
+		rec := now[r.ID]
+		switch {
+		case err != nil:
+			g.desk.GiveBack(r)
+		case rec == nil: // cancelled, or another has it
+			g.desk.Done(r)
+		default:
 			r.Record = rec
 			g.desk.start(r)
-		} else {
-			g.desk.Done(r)
 		}
 	}
 }

@@ -80,6 +80,7 @@ func (q *Queue[K]) Next(ctx context.Context, n int) (key K, rs []*Row, ok bool) 
 		}
 		q.some.Wait()
 	}
+	q.some.Signal() // one that was meant for this call must not be lost
 	return key, nil, false
 }
 

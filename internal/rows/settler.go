@@ -31,13 +31,21 @@ type settler struct {
 
 	mu     sync.Mutex
 	queue  []settlement
-	closed bool
+	closed bool // nothing more will come: run ends when the queue is empty
+	ended  bool // run has ended: what comes all the same is not stored
 }
 
 func (s *settler) add(x settlement) {
 	s.mu.Lock()
-	s.queue = append(s.queue, x)
+	ended := s.ended
+	if !ended {
+		s.queue = append(s.queue, x)
+	}
 	s.mu.Unlock()
+	if ended {
+		x.done(false)
+		return
+	}
 	signal(s.wake)
 }
 
@@ -49,6 +57,7 @@ func (s *settler) close() {
 }
 
 func (s *settler) run(ctx context.Context) {
+	defer s.end()
 	for {
 		batch, closed := s.next()
 		if len(batch) > 0 {
@@ -61,7 +70,6 @@ func (s *settler) run(ctx context.Context) {
 		select {
 		case <-s.wake:
 		case <-ctx.Done():
-			s.abandon()
 			return
 		}
 	}
@@ -124,16 +132,14 @@ func finish(batch []settlement, lost []storage.ID) {
 	}
 }
 
-// abandon drops what is queued: the rows are due as before.
-func (s *settler) abandon() {
-	for {
-		batch, _ := s.next()
-		if len(batch) == 0 {
-			return
-		}
-		for _, x := range batch {
-			x.done(false)
-		}
+// end drops what is queued, and what still comes: the rows are due as before.
+func (s *settler) end() {
+	s.mu.Lock()
+	rest := s.queue
+	s.queue, s.ended = nil, true
+	s.mu.Unlock()
+	for _, x := range rest {
+		x.done(false)
 	}
 }
 
