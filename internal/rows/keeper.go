@@ -8,12 +8,16 @@ import (
 	"time"
 
 	"github.com/capbus/gocap/internal/backoff"
+	"github.com/capbus/gocap/internal/quiet"
 	"github.com/capbus/gocap/storage"
 )
 
 // ErrLeaseLost is the cause by which the work of a tenure ends when this
 // process could not renew its lease in time.
 var ErrLeaseLost = errors.New("lease lost: the heartbeat could not be renewed in time")
+
+// errResting is the cause by which a tenure ends at Rest.
+var errResting = errors.New("the number was given up until it is of use")
 
 // Tenure is the time in which this process owns rows under one number.
 type Tenure struct {
@@ -35,16 +39,40 @@ func (t *Tenure) Over() bool { return t.ctx.Err() != nil }
 type Keeper struct {
 	store storage.Storage
 	inst  storage.Instance
-	log   *slog.Logger
+	log   *quiet.Logger
 
 	mu      sync.Mutex
 	current *Tenure
-	changed chan struct{} // closed at every change of current
+	resting bool
+	changed chan struct{} // closed at every change of the above
 }
 
 // NewKeeper returns a keeper that has not joined yet.
 func NewKeeper(store storage.Storage, inst storage.Instance, log *slog.Logger) *Keeper {
-	return &Keeper{store: store, inst: inst, log: log, changed: make(chan struct{})}
+	return &Keeper{store: store, inst: inst, log: &quiet.Logger{Log: log}, changed: make(chan struct{})}
+}
+
+// Lease is how long the instance lives without a beat.
+func (k *Keeper) Lease() time.Duration { return k.inst.Lease }
+
+// Rest ends the tenure as a clean stop does, until Resume: who cannot work on
+// its rows leaves them to others. It does not block; Run does the work.
+func (k *Keeper) Rest() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.resting = true
+	if k.current != nil {
+		k.current.cancel(errResting)
+	}
+	k.change()
+}
+
+// Resume ends what Rest began: Run joins again, under a new number.
+func (k *Keeper) Resume() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.resting = false
+	k.change()
 }
 
 // Join enters for the first time, so that Start can report an error.
@@ -99,6 +127,7 @@ func (k *Keeper) Run(ctx context.Context) {
 			if !k.rejoin(ctx) {
 				return
 			}
+			retry.Reset()
 			next = k.inst.Lease / 3
 			continue
 		}
@@ -146,7 +175,7 @@ func (k *Keeper) beat(ctx context.Context, t *Tenure) bool {
 	case errors.Is(err, storage.ErrLost):
 		t.cancel(ErrLeaseLost)
 	case ctx.Err() == nil:
-		k.log.LogAttrs(ctx, slog.LevelWarn, "heartbeat failed", slog.String("box", k.inst.Box.String()), slog.Any("err", err))
+		k.warn(ctx, "heartbeat not written, trying again", err)
 	}
 	return false
 }
@@ -155,34 +184,61 @@ func (k *Keeper) beat(ctx context.Context, t *Tenure) bool {
 // and joins under a new one. It reports false when ctx has ended.
 func (k *Keeper) rejoin(ctx context.Context) bool {
 	wait := backoff.Backoff{Min: 50 * time.Millisecond, Max: min(2*time.Second, max(k.inst.Lease/5, 50*time.Millisecond))}
-	k.log.LogAttrs(ctx, slog.LevelWarn, "lease lost, joining again", slog.String("box", k.inst.Box.String()))
 	for ctx.Err() == nil {
-		k.leaveOld(ctx)
-		jctx, cancel := context.WithTimeout(ctx, k.inst.Lease)
-		err := k.Join(jctx)
-		cancel()
-		if err == nil {
-			return true
+		err := k.leaveOld(ctx)
+		resting, changed := k.rest()
+		switch {
+		case !resting:
+			jctx, cancel := context.WithTimeout(ctx, k.inst.Lease)
+			err = k.Join(jctx)
+			cancel()
+			if err == nil {
+				return true
+			}
+		case err == nil:
+			select {
+			case <-changed:
+			case <-ctx.Done():
+			}
+			continue
 		}
-		if !wait.Sleep(ctx) {
-			break
+		if ctx.Err() == nil {
+			k.warn(ctx, "not joined, trying again", err)
 		}
+		wait.Sleep(ctx)
 	}
 	return false
 }
 
-func (k *Keeper) leaveOld(ctx context.Context) {
+// leaveOld ends the number that is not used any more; after an error it may be
+// living still.
+func (k *Keeper) leaveOld(ctx context.Context) error {
 	k.mu.Lock()
 	old := k.current
 	k.mu.Unlock()
 	if old == nil {
-		return
+		return nil
+	}
+	if context.Cause(old.ctx) != errResting { //nolint:errorlint // the cause itself
+		k.warn(ctx, "joining again", context.Cause(old.ctx))
 	}
 	lctx, cancel := context.WithTimeout(ctx, k.inst.Lease/3)
 	defer cancel()
-	if old.Leave(lctx) == nil {
+	err := old.Leave(lctx)
+	if err == nil {
 		k.set(nil)
 	}
+	return err
+}
+
+func (k *Keeper) rest() (resting bool, changed <-chan struct{}) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.resting, k.changed
+}
+
+func (k *Keeper) warn(ctx context.Context, msg string, err error) {
+	k.log.Warn(ctx, msg, "", slog.String("box", k.inst.Box.String()), slog.Any("err", err))
 }
 
 // Leave ends the tenure: what it still owns is anyone's. Run must have ended.
@@ -204,6 +260,14 @@ func (k *Keeper) set(t *Tenure) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.current = t
+	if k.resting && t != nil {
+		t.cancel(errResting) // asked for while it joined
+	}
+	k.change()
+}
+
+// change tells those who wait; k.mu is held.
+func (k *Keeper) change() {
 	close(k.changed)
 	k.changed = make(chan struct{})
 }
