@@ -2,7 +2,9 @@ package processor
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/capbus/gocap/internal/backoff"
@@ -37,52 +39,70 @@ type NeedRetryConfig struct {
 // instance's own that are due (failed, delayed, beyond what was in memory), and
 // those that have no living owner. A full batch is followed by the next at
 // once, behind its last row; the scan from the very start comes once a
-// PollInterval, and takes at most a tenth of the time.
+// PollInterval, or when it is asked for, and takes at most a tenth of the time.
 type NeedRetry struct {
-	cfg    NeedRetryConfig
-	kick   chan struct{}
-	expect chan time.Duration
+	cfg  NeedRetryConfig
+	wake chan struct{}
 
 	// Known to Run alone.
-	tenure  *rows.Tenure
-	lanes   map[laneKey]*laneState
-	start   time.Time // when the next scan from the start is due
-	due     time.Time // when a row will be due that is not yet; zero: none known
-	rest    time.Time // after an error: no look before
-	orphan  bool      // the last takeover came back full
-	backoff backoff.Backoff
+	tenure   *rows.Tenure
+	lanes    map[laneKey]*laneState
+	start    time.Time // when the next scan from the start is due
+	earliest time.Time // before that it is not begun
+	rest     time.Time // after an error: no look before
+	orphan   bool      // the last takeover came back full
+	turn     int       // 0 and 1 by turns: whose is the odd place
+	backoff  backoff.Backoff
+
+	mu     sync.Mutex
+	kicked bool
+	due    time.Time // when a row will be due that is not yet; zero: none known
 }
 
 type laneKey struct{ group, subscriber string }
 
+func keyOf(l storage.Lane) laneKey { return laneKey{l.Group, l.Subscriber} }
+
+func keyOfRow(rec *storage.Record) laneKey { return laneKey{rec.Group, rec.Subscriber} }
+
 type laneState struct {
 	after storage.Position
-	more  bool // the last look came back full
+	read  bool // the last look has read all that was due
 }
 
 // NewNeedRetry returns a NeedRetry; its Run does the work.
 func NewNeedRetry(cfg NeedRetryConfig) *NeedRetry {
 	return &NeedRetry{
-		cfg: cfg, kick: make(chan struct{}, 1), expect: make(chan time.Duration, 64),
+		cfg: cfg, wake: make(chan struct{}, 1),
 		backoff: backoff.Backoff{Min: 200 * time.Millisecond, Max: 2 * time.Second},
 	}
 }
 
 // Kick asks for a scan from the start now. It does not block.
 func (n *NeedRetry) Kick() {
-	select {
-	case n.kick <- struct{}{}:
-	default:
-	}
+	n.mu.Lock()
+	n.kicked = true
+	n.mu.Unlock()
+	signal(n.wake)
 }
 
 // Expect tells that a row will be due in d, so that it is found in time. It
-// does not block; what is lost is found by the scan of the PollInterval.
+// does not block.
 func (n *NeedRetry) Expect(d time.Duration) {
-	select {
-	case n.expect <- d:
-	default:
+	if n.expectAt(time.Now().Add(d)) {
+		signal(n.wake)
 	}
+}
+
+// expectAt reports whether that is earlier than what was known.
+func (n *NeedRetry) expectAt(at time.Time) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if at.IsZero() || !n.due.IsZero() && !at.Before(n.due) {
+		return false
+	}
+	n.due = at
+	return true
 }
 
 // Run works until ctx ends.
@@ -101,10 +121,7 @@ func (n *NeedRetry) Run(ctx context.Context) {
 		case <-t.Context().Done():
 		case <-timer.C:
 		case <-n.cfg.Taker.Freed():
-		case d := <-n.expect:
-			n.dueIn(d)
-		case <-n.kick:
-			n.start = time.Time{}
+		case <-n.wake:
 		}
 	}
 }
@@ -112,7 +129,7 @@ func (n *NeedRetry) Run(ctx context.Context) {
 // round looks once, where there is room, and returns how long to wait.
 func (n *NeedRetry) round(ctx context.Context, t *rows.Tenure) time.Duration {
 	if n.tenure != t {
-		n.tenure, n.lanes, n.start, n.due, n.orphan = t, map[laneKey]*laneState{}, time.Time{}, time.Time{}, false
+		n.tenure, n.lanes, n.start, n.orphan = t, map[laneKey]*laneState{}, time.Time{}, false
 	}
 	if rest := time.Until(n.rest); rest > 0 {
 		return rest
@@ -122,11 +139,12 @@ func (n *NeedRetry) round(ctx context.Context, t *rows.Tenure) time.Duration {
 		return n.cfg.PollInterval
 	}
 	begun := time.Now()
-	fromStart := !begun.Before(n.start)
-	err := n.own(ctx, t, room, fromStart)
-	if err == nil && (fromStart || n.orphan) {
-		n.orphan, err = n.orphans(ctx, t)
+	fromStart := n.fromStart(begun)
+	var lost error
+	if fromStart || n.orphan {
+		n.orphan, lost = n.orphans(ctx, t, room)
 	}
+	err := errors.Join(lost, n.own(ctx, t, room, fromStart))
 	switch {
 	case ctx.Err() != nil || t.Over():
 		return n.cfg.PollInterval
@@ -137,21 +155,35 @@ func (n *NeedRetry) round(ctx context.Context, t *rows.Tenure) time.Duration {
 	}
 	n.backoff.Reset()
 	if fromStart {
-		n.start = begun.Add(max(n.cfg.PollInterval, 10*time.Since(begun)))
-	}
-	if n.orphan {
-		return 0
+		n.earliest = begun.Add(10 * time.Since(begun))
+		n.start = later(n.earliest, begun.Add(n.cfg.PollInterval))
 	}
 	return n.wait(room)
 }
 
+// fromStart reports whether a scan from the start is to begin.
+func (n *NeedRetry) fromStart(now time.Time) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.kicked && n.start.After(n.earliest) {
+		n.start = n.earliest
+	}
+	n.kicked = false
+	return !now.Before(n.start)
+}
+
 // wait returns how long nothing is to be done.
 func (n *NeedRetry) wait(room []storage.Lane) time.Duration {
+	if n.orphan {
+		return 0
+	}
 	for _, lane := range room {
-		if s := n.lanes[laneKey{lane.Group, lane.Subscriber}]; s != nil && s.more {
+		if !n.lane(keyOf(lane)).read {
 			return 0
 		}
 	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	next := n.start
 	if !n.due.IsZero() && n.due.Before(next) {
 		next = n.due
@@ -159,43 +191,56 @@ func (n *NeedRetry) wait(room []storage.Lane) time.Duration {
 	return max(0, time.Until(next))
 }
 
-func (n *NeedRetry) dueIn(d time.Duration) {
-	if at := time.Now().Add(d); n.due.IsZero() || at.Before(n.due) {
-		n.due = at
-	}
-}
-
 // own reads this instance's due rows, of the lanes that have room and that are
 // known, or suspected, to have some.
 func (n *NeedRetry) own(ctx context.Context, t *rows.Tenure, room []storage.Lane, fromStart bool) error {
-	timed := !n.due.IsZero() && !time.Now().Before(n.due)
+	was, timed := n.takeDue(fromStart)
+	if fromStart || timed {
+		for _, s := range n.lanes { // those without room are read when they have some
+			s.read = false
+		}
+	}
 	var lanes []storage.Lane
 	for _, lane := range room {
-		s := n.lane(lane)
+		s := n.lane(keyOf(lane))
 		if fromStart {
 			*s = laneState{}
 		}
-		if fromStart || timed || s.more {
+		if !s.read && lane.Limit > 0 {
 			lanes = append(lanes, storage.Lane{Group: lane.Group, Subscriber: lane.Subscriber, After: s.after, Limit: n.cfg.BatchSize})
 		}
 	}
 	if len(lanes) == 0 {
 		return nil
 	}
+	ctx, cancel := lookContext(ctx, t)
+	defer cancel()
 	look := n.cfg.Hand.Begin()
 	defer look.End()
 	recs, next, err := t.Due(ctx, storage.Query{Lanes: lanes, MaxBytes: n.cfg.MaxBytes})
 	if err != nil {
+		n.expectAt(was)
 		return err
 	}
-	if fromStart || timed {
-		n.due = time.Time{}
-	}
 	if next >= 0 {
-		n.dueIn(next)
+		n.expectAt(time.Now().Add(next))
 	}
 	n.take(t, look, lanes, room, recs)
 	return nil
+}
+
+// takeDue returns when a row was expected to be due, and whether it is time. If
+// so, or if everything is read anyway, it is forgotten: the look says what
+// comes next.
+func (n *NeedRetry) takeDue(fromStart bool) (was time.Time, timed bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	was = n.due
+	timed = !was.IsZero() && !time.Now().Before(was)
+	if fromStart || timed {
+		n.due = time.Time{}
+	}
+	return was, timed
 }
 
 // take moves the cursors and admits what is not in hand, as far as there is
@@ -203,68 +248,51 @@ func (n *NeedRetry) own(ctx context.Context, t *rows.Tenure, room []storage.Lane
 func (n *NeedRetry) take(t *rows.Tenure, look *rows.Look, lanes, room []storage.Lane, recs []*storage.Record) {
 	left := map[laneKey]int{}
 	for _, lane := range room {
-		left[laneKey{lane.Group, lane.Subscriber}] = lane.Limit
+		left[keyOf(lane)] = lane.Limit
 	}
-	read, bytes := map[laneKey]int{}, 0
+	read := map[laneKey]int{}
 	var admitted []*storage.Record
 	for _, rec := range recs {
-		key := laneKey{rec.Group, rec.Subscriber}
+		key := keyOfRow(rec)
 		read[key]++
-		bytes += len(rec.Headers) + len(rec.Body)
 		if left[key] <= 0 {
 			continue // the cursor stays before it
 		}
-		n.lane(storage.Lane{Group: rec.Group, Subscriber: rec.Subscriber}).after = rec.Position
+		n.lane(key).after = rec.Position
 		if look.Take(rec.ID) {
 			left[key]--
 			admitted = append(admitted, rec)
 		}
 	}
-	cut := n.cfg.MaxBytes > 0 && bytes > n.cfg.MaxBytes
+	cut := n.cut(recs)
 	for _, lane := range lanes {
-		key := laneKey{lane.Group, lane.Subscriber}
-		n.lanes[key].more = cut || left[key] <= 0 || read[key] >= lane.Limit
+		key := keyOf(lane)
+		n.lanes[key].read = !cut && left[key] > 0 && read[key] < lane.Limit
 	}
 	n.cfg.Taker.Admit(t, admitted)
 }
 
-// orphans takes over rows that have no living owner. It reports whether there
-// may be more of them.
-func (n *NeedRetry) orphans(ctx context.Context, t *rows.Tenure) (more bool, err error) {
-	room := n.cfg.Taker.Room()
-	if len(room) == 0 {
-		return false, nil
-	}
-	for i := range room {
-		room[i].Limit = min(room[i].Limit, n.cfg.BatchSize)
-	}
-	look := n.cfg.Hand.Begin()
-	defer look.End()
-	recs, err := t.TakeOver(ctx, storage.Query{Lanes: room, MaxBytes: n.cfg.MaxBytes})
-	if err != nil {
-		return false, err
-	}
-	var admitted []*storage.Record
-	read := map[laneKey]int{}
+// cut reports whether MaxBytes may have ended the reading.
+func (n *NeedRetry) cut(recs []*storage.Record) bool {
+	bytes := 0
 	for _, rec := range recs {
-		read[laneKey{rec.Group, rec.Subscriber}]++
-		if look.Take(rec.ID) {
-			admitted = append(admitted, rec)
-		}
+		bytes += len(rec.Headers) + len(rec.Body)
 	}
-	for _, lane := range room {
-		more = more || read[laneKey{lane.Group, lane.Subscriber}] >= lane.Limit
-	}
-	n.cfg.Taker.Admit(t, admitted)
-	return more, nil
+	return n.cfg.MaxBytes > 0 && bytes > n.cfg.MaxBytes
 }
 
-func (n *NeedRetry) lane(l storage.Lane) *laneState {
-	key := laneKey{l.Group, l.Subscriber}
+func (n *NeedRetry) lane(key laneKey) *laneState {
 	s := n.lanes[key]
 	if s == nil {
 		s = &laneState{}
 		n.lanes[key] = s
 	}
 	return s
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
