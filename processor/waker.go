@@ -14,7 +14,7 @@ import (
 
 const (
 	// Open transactions are probed so often at first, and less often with age.
-	probeFirst, probeLast = 500 * time.Microsecond, 10 * time.Millisecond
+	probeFirst, probeLast = 500 * time.Microsecond, 50 * time.Millisecond
 	// After the end of a transaction its rows are looked for by id: at once,
 	// then after waits that double, for a second. A database may show a commit
 	// late, and a rollback never shows.
@@ -37,17 +37,9 @@ type Waker struct {
 	wake   chan struct{}
 
 	mu     sync.Mutex
-	open   map[any]*openTx
+	open   openTxs
 	ripe   []*lookup
 	closed bool
-}
-
-// openTx is a transaction that has not ended, as far as we know.
-type openTx struct {
-	prober storage.EndProber
-	rows   lookup
-	many   bool // more rows than are remembered
-	since  time.Time
 }
 
 // lookup is rows, written under one number, that are committed or may be.
@@ -60,7 +52,10 @@ type lookup struct {
 
 // NewWaker returns a Waker; its Run does the work.
 func NewWaker(keeper *rows.Keeper, d *Dispatcher, retry *NeedRetry, log *quiet.Logger) *Waker {
-	return &Waker{keeper: keeper, d: d, retry: retry, log: log, wake: make(chan struct{}, 1), open: map[any]*openTx{}}
+	return &Waker{
+		keeper: keeper, d: d, retry: retry, log: log, wake: make(chan struct{}, 1),
+		open: openTxs{byKey: map[any]*openTx{}},
+	}
 }
 
 // Watch tells that rows with these ids were written by wr, under the number
@@ -74,23 +69,29 @@ func (w *Waker) Watch(wr storage.Writer, owner int64, ids []storage.ID) {
 		})
 		return
 	}
+	if p, ok := wr.(storage.EndProber); ok {
+		w.watch(p, p.TxKey(), owner, ids)
+	} else {
+		w.ripen(lookup{owner: owner, ids: ids}, blindFirst, blindLast, blindFor)
+	}
+}
+
+func (w *Waker) watch(p storage.EndProber, key any, owner int64, ids []storage.ID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	defer signal(w.wake)
-	prober, ok := wr.(storage.EndProber)
-	if !ok {
-		w.ripen(lookup{owner: owner, ids: ids}, blindFirst, blindLast, blindFor)
-		return
-	}
-	tx := w.open[prober.TxKey()]
+	tx := w.open.byKey[key]
 	if tx == nil {
-		if w.closed || len(w.open) >= maxWatched {
+		if w.closed || len(w.open.byKey) >= maxWatched {
 			return
 		}
-		tx = &openTx{prober: prober, rows: lookup{owner: owner}, since: time.Now()}
-		w.open[prober.TxKey()] = tx
+		now := time.Now()
+		tx = &openTx{prober: p, key: key, rows: lookup{owner: owner}, since: now, next: now.Add(probeFirst)}
+		w.open.add(tx)
+		signal(w.wake)
 	}
-	if tx.many = tx.many || len(tx.rows.ids)+len(ids) > maxTxIDs; !tx.many {
+	if tx.many = tx.many || len(tx.rows.ids)+len(ids) > maxTxIDs; tx.many {
+		tx.rows.ids = nil
+	} else {
 		tx.rows.ids = append(tx.rows.ids, ids...)
 	}
 }
@@ -98,20 +99,20 @@ func (w *Waker) Watch(wr storage.Writer, owner int64, ids []storage.ID) {
 // Committed tells that rows with these ids, written under the number owner, are
 // committed. It does not block.
 func (w *Waker) Committed(owner int64, ids []storage.ID) {
-	w.mu.Lock()
 	w.ripen(lookup{owner: owner, ids: ids}, lookFirst, lookFor, lookFor)
-	w.mu.Unlock()
-	signal(w.wake)
 }
 
 // ripen lets rows be looked for from now on.
 func (w *Waker) ripen(l lookup, first, most, long time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if w.closed || len(w.ripe) >= maxWatched {
 		return
 	}
 	now := time.Now()
 	l.next, l.ends, l.wait, l.most = now, now.Add(long), first, most
 	w.ripe = append(w.ripe, &l)
+	signal(w.wake)
 }
 
 // Run works until ctx ends.
@@ -131,22 +132,32 @@ func (w *Waker) Run(ctx context.Context) {
 		case <-w.wake:
 		case <-ctx.Done():
 			w.mu.Lock()
-			w.closed, w.open, w.ripe = true, nil, nil
+			w.closed, w.open, w.ripe = true, openTxs{}, nil
 			w.mu.Unlock()
 			return
 		}
 	}
 }
 
-// probe finds the transactions that have ended.
+// probe finds the transactions that have ended. It asks them without the lock:
+// the answer may have to wait for a transaction that is about to end, and those
+// who publish must not.
 func (w *Waker) probe() {
+	now := time.Now()
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	for key, tx := range w.open {
+	txs := w.open.due(now)
+	w.mu.Unlock()
+	for _, tx := range txs {
 		if !tx.prober.Ended() {
+			w.mu.Lock()
+			tx.next = now.Add(tx.wait(now))
+			w.open.add(tx)
+			w.mu.Unlock()
 			continue
 		}
-		delete(w.open, key)
+		w.mu.Lock()
+		delete(w.open.byKey, tx.key) // what is published in it from now on is another's business
+		w.mu.Unlock()
 		if tx.many {
 			w.retry.Kick()
 		} else {
@@ -161,24 +172,35 @@ func (w *Waker) next() (wait time.Duration, some bool) {
 	defer w.mu.Unlock()
 	now := time.Now()
 	wait = time.Hour
-	for _, tx := range w.open {
-		wait = min(wait, max(now.Sub(tx.since)/50, probeFirst), probeLast)
+	if len(w.open.order) > 0 {
+		wait = w.open.order[0].next.Sub(now)
 	}
 	for _, l := range w.ripe {
 		wait = min(wait, l.next.Sub(now))
 	}
-	return max(0, wait), len(w.open)+len(w.ripe) > 0
+	return max(0, wait), len(w.open.order)+len(w.ripe) > 0
 }
 
 // look reads the rows whose time has come.
 func (w *Waker) look(ctx context.Context) {
-	batch := w.due()
-	if len(batch) == 0 {
+	t := w.keeper.Current()
+	if t == nil {
+		batch, _ := w.due(maxWatched)
+		w.again(batch, nil)
 		return
 	}
-	t := w.keeper.Current()
-	if t == nil || len(w.d.Room()) == 0 {
-		w.retry.Kick() // finds them when there is room
+	limit := 0
+	if room := w.d.Room(); len(room) > 0 {
+		limit = min(room[0].Limit, w.d.cfg.BatchSize)
+	}
+	batch, missed := w.due(limit)
+	switch {
+	case missed && limit == 0:
+		w.retry.Expect(0) // finds them, in their order, when there is room
+	case missed:
+		w.retry.Kick()
+	}
+	if len(batch) == 0 {
 		return
 	}
 	seen, err := w.admit(ctx, t, batch)
@@ -191,26 +213,34 @@ func (w *Waker) look(ctx context.Context) {
 	w.again(batch, seen)
 }
 
-// due takes the lookups whose time has come off the list, up to a batch.
-func (w *Waker) due() (batch []*lookup) {
+// due takes the lookups whose time has come off the list, up to a limit of
+// rows. It reports whether there were some that have more rows than that: these
+// are dropped.
+func (w *Waker) due(limit int) (batch []*lookup, missed bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now, n := time.Now(), 0
 	rest := w.ripe[:0:0]
 	for _, l := range w.ripe {
-		if l.next.After(now) || n > 0 && n+len(l.ids) > w.d.cfg.BatchSize {
+		switch {
+		case l.next.After(now):
 			rest = append(rest, l)
-			continue
+		case len(l.ids) > limit:
+			missed = true
+		case n+len(l.ids) > limit:
+			rest = append(rest, l)
+		default:
+			batch = append(batch, l)
+			n += len(l.ids)
 		}
-		batch = append(batch, l)
-		n += len(l.ids)
 	}
 	w.ripe = rest
-	return batch
+	return batch, missed
 }
 
 // admit gives the rows that are there to the Dispatcher. Rows written under a
-// former number of this process are taken over.
+// former number of this process are taken over. One that has failed meanwhile
+// is not for us: it is tried again when it is due.
 func (w *Waker) admit(ctx context.Context, t *rows.Tenure, batch []*lookup) (map[storage.ID]bool, error) {
 	var own, former []storage.ID
 	for _, l := range batch {
@@ -220,6 +250,8 @@ func (w *Waker) admit(ctx context.Context, t *rows.Tenure, batch []*lookup) (map
 			former = append(former, l.ids...)
 		}
 	}
+	ctx, cancel := lookContext(ctx, t)
+	defer cancel()
 	look := w.d.desk.Hand.Begin()
 	defer look.End()
 	var recs []*storage.Record
@@ -241,7 +273,7 @@ func (w *Waker) admit(ctx context.Context, t *rows.Tenure, batch []*lookup) (map
 	var admitted []*storage.Record
 	for _, rec := range recs {
 		seen[rec.ID] = true
-		if look.Take(rec.ID) {
+		if rec.Status != storage.Failed && look.Take(rec.ID) {
 			admitted = append(admitted, rec)
 		}
 	}
