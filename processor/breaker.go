@@ -3,6 +3,7 @@ package processor
 import (
 	"context"
 	"log/slog"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -17,17 +18,18 @@ const probeTimeout = 5 * time.Second
 type breaker struct {
 	check   func(context.Context) error
 	log     *slog.Logger
+	onDown  func(time.Duration) // after each probe that fails: how long it is open
 	onClose func()
-
-	mu      sync.Mutex
-	open    bool
 	tripped chan struct{}
-	wait    backoff.Backoff
+
+	mu    sync.Mutex
+	since time.Time // open since then; zero: closed
+	wait  backoff.Backoff
 }
 
-func newBreaker(check func(context.Context) error, log *slog.Logger, onClose func()) *breaker {
+func newBreaker(check func(context.Context) error, log *slog.Logger, onDown func(time.Duration), onClose func()) *breaker {
 	return &breaker{
-		check: check, log: log, onClose: onClose, tripped: make(chan struct{}, 1),
+		check: check, log: log, onDown: onDown, onClose: onClose, tripped: make(chan struct{}, 1),
 		wait: backoff.Backoff{Min: 50 * time.Millisecond, Max: time.Second},
 	}
 }
@@ -35,16 +37,18 @@ func newBreaker(check func(context.Context) error, log *slog.Logger, onClose fun
 func (b *breaker) isOpen() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.open
+	return !b.since.IsZero()
 }
 
 // trip opens the breaker.
 func (b *breaker) trip(ctx context.Context, err error) {
 	b.mu.Lock()
-	was := b.open
-	b.open = true
+	was := b.since
+	if was.IsZero() {
+		b.since = time.Now()
+	}
 	b.mu.Unlock()
-	if was {
+	if !was.IsZero() {
 		return
 	}
 	b.log.LogAttrs(ctx, slog.LevelWarn, "broker unavailable, sending paused", slog.Any("err", err))
@@ -73,7 +77,7 @@ func (b *breaker) run(ctx context.Context) {
 			return
 		}
 		b.mu.Lock()
-		b.open = false
+		b.since = time.Time{}
 		b.mu.Unlock()
 		b.onClose()
 	}
@@ -83,16 +87,26 @@ func (b *breaker) run(ctx context.Context) {
 func (b *breaker) probe(ctx context.Context) bool {
 	for {
 		b.mu.Lock()
-		d := b.wait.Next()
+		d, since := b.wait.Next(), b.since
 		b.mu.Unlock()
 		if !backoff.Sleep(ctx, d) {
 			return false
 		}
-		pctx, cancel := context.WithTimeout(ctx, probeTimeout)
-		err := b.check(pctx)
-		cancel()
-		if err == nil {
+		if b.usable(ctx) {
 			return true
 		}
+		b.onDown(time.Since(since))
 	}
+}
+
+func (b *breaker) usable(ctx context.Context) (ok bool) {
+	defer func() {
+		if p := recover(); p != nil {
+			ok = false
+			b.log.LogAttrs(ctx, slog.LevelError, "transport panicked", slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+		}
+	}()
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	return b.check(ctx) == nil
 }

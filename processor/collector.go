@@ -10,6 +10,9 @@ import (
 	"github.com/capbus/gocap/storage"
 )
 
+// purgeTimeout bounds one batch; a database that hangs must not hang the rounds.
+const purgeTimeout = time.Minute
+
 // Collector deletes rows that are final and have expired. Its fields are
 // required.
 type Collector struct {
@@ -35,7 +38,9 @@ func (c *Collector) Run(ctx context.Context) {
 
 func (c *Collector) clean(ctx context.Context, box storage.Box) {
 	for ctx.Err() == nil {
-		n, err := c.Storage.Purge(ctx, storage.Purge{Box: box, Version: c.Version, Limit: c.BatchSize})
+		pctx, cancel := context.WithTimeout(ctx, purgeTimeout)
+		n, err := c.Storage.Purge(pctx, storage.Purge{Box: box, Version: c.Version, Limit: c.BatchSize})
+		cancel()
 		if err != nil && ctx.Err() == nil {
 			c.Log.Warn(ctx, "expired rows not deleted", box.String(), slog.String("box", box.String()), slog.Any("err", err))
 		}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/capbus/gocap/internal/quiet"
@@ -16,9 +17,18 @@ import (
 	"github.com/capbus/gocap/transport"
 )
 
-// senders is how many batches are on the wire at once; a topic that hangs may
-// use half of them.
-const senders = 8
+const (
+	senders  = 16 // batches on the wire at once
+	perTopic = 4  // of one topic, so that one that hangs leaves room for others
+
+	// A look is not begun while more than this is in hand.
+	maxHandBytes = 64 << 20
+	// maxLookBytes bounds the memory that one look takes.
+	maxLookBytes = 8 << 20
+	// maxWaiting is the most rows that wait in hand for their callback, or to be
+	// tried alone.
+	maxWaiting = 100
+)
 
 // suspects is how many rows of dead instances are on the wire at once. If this
 // process dies too, so many are then sent one by one.
@@ -35,7 +45,8 @@ type DispatcherConfig struct {
 	// KeepSent is how long a sent row stays; negative: it is deleted at once.
 	KeepSent        time.Duration
 	AllowUnroutable bool
-	// SendWindow is the most rows in hand, BatchSize the most in one Send.
+	// SendWindow is the most rows in hand (two looks that meet may exceed it once),
+	// BatchSize the most in one Send.
 	SendWindow, BatchSize int
 	// SendTimeout bounds one Send.
 	SendTimeout time.Duration
@@ -49,20 +60,24 @@ type Dispatcher struct {
 	cfg     DispatcherConfig
 	desk    *rows.Desk
 	queue   *rows.Queue[string] // by topic
+	keeper  *rows.Keeper
 	breaker *breaker
 	freed   chan struct{}
 	retry   *NeedRetry
+	bytes   atomic.Int64  // of headers and bodies in hand
+	nobody  *quiet.Logger // of topics that no queue takes
 }
 
 // NewDispatcher returns a Dispatcher and the NeedRetry that feeds it; the Run
 // of each does the work.
 func NewDispatcher(cfg DispatcherConfig, keeper *rows.Keeper, poll time.Duration) (*Dispatcher, *NeedRetry) {
-	d := &Dispatcher{cfg: cfg, freed: make(chan struct{}, 1)}
-	d.queue = rows.NewQueue(func(string) int { return senders / 2 })
+	d := &Dispatcher{cfg: cfg, keeper: keeper, freed: make(chan struct{}, 1)}
+	d.nobody = &quiet.Logger{Log: cfg.Log.Log, Every: time.Minute}
+	d.queue = rows.NewQueue(func(string) int { return perTopic })
 	dc := rows.Config{
 		Log: cfg.Log, Policy: cfg.Policy, Batch: cfg.BatchSize, Suspects: suspects, Probation: cfg.Probation,
-		Start: func(r *rows.Row) { d.queue.Add(r.Topic, r) },
-		Freed: func([]*rows.Row) { signal(d.freed) },
+		Waiting: max(1, min(maxWaiting, cfg.SendWindow/8)),
+		Start:   func(r *rows.Row) { d.queue.Add(r.Topic, r) }, Freed: d.onFreed,
 		Later: func(wait time.Duration) { d.retry.Expect(wait) },
 	}
 	if cfg.Callback != nil {
@@ -73,12 +88,9 @@ func NewDispatcher(cfg DispatcherConfig, keeper *rows.Keeper, poll time.Duration
 		Keeper: keeper, Hand: &d.desk.Hand, Taker: d, Log: cfg.Log,
 		PollInterval: poll, BatchSize: cfg.BatchSize, MaxBytes: maxLookBytes,
 	})
-	d.breaker = newBreaker(cfg.Transport.Check, cfg.Log.Log, d.retry.Kick)
+	d.breaker = newBreaker(cfg.Transport.Check, cfg.Log.Log, d.brokerAway, d.brokerBack)
 	return d, d.retry
 }
-
-// maxLookBytes bounds the memory that one look takes.
-const maxLookBytes = 8 << 20
 
 // Hand is what this dispatcher has in hand.
 func (d *Dispatcher) Hand() *rows.Hand { return &d.desk.Hand }
@@ -95,31 +107,53 @@ func (d *Dispatcher) Run(take, work, last context.Context) {
 	}
 	<-take.Done()
 	d.desk.Drain()
-	d.giveBackQueued()
-	loops.Wait()
-	d.giveBackQueued() // what was added meanwhile
-	d.desk.Close()
-	desk.Wait()
-}
-
-func (d *Dispatcher) giveBackQueued() {
 	for _, r := range d.queue.Empty() {
 		d.desk.GiveBack(r)
 	}
+	loops.Wait()
+	d.desk.Close()
+	desk.Wait()
 }
 
 // Room implements Taker: nothing is taken while the breaker is open, and new
 // rows are looked for when a quarter of the window is free.
 func (d *Dispatcher) Room() []storage.Lane {
 	free := d.cfg.SendWindow - d.desk.Hand.Len()
-	if free < max(1, d.cfg.SendWindow/4) || d.breaker.isOpen() || d.desk.Draining() {
+	if free < max(1, d.cfg.SendWindow/4) || d.bytes.Load() > maxHandBytes || d.breaker.isOpen() || d.desk.Draining() {
 		return nil
 	}
 	return []storage.Lane{{Limit: free}}
 }
 
 // Admit implements Taker.
-func (d *Dispatcher) Admit(t *rows.Tenure, recs []*storage.Record) { d.desk.Admit(t, false, recs...) }
+func (d *Dispatcher) Admit(t *rows.Tenure, recs []*storage.Record) {
+	for _, rec := range recs {
+		d.bytes.Add(size(rec))
+	}
+	d.desk.Admit(t, false, recs...)
+}
+
+func (d *Dispatcher) onFreed(rs []*rows.Row) {
+	for _, r := range rs {
+		d.bytes.Add(-size(r.Record))
+	}
+	signal(d.freed)
+}
+
+func size(rec *storage.Record) int64 { return int64(len(rec.Headers) + len(rec.Body)) }
+
+// brokerAway gives the number up when the broker has been away for a lease, and
+// nothing is in hand: an instance that reaches it sends what is published.
+func (d *Dispatcher) brokerAway(since time.Duration) {
+	if since >= d.keeper.Lease() && d.desk.Hand.Len() == 0 {
+		d.keeper.Rest()
+	}
+}
+
+func (d *Dispatcher) brokerBack() {
+	d.keeper.Resume()
+	d.retry.Kick()
+}
 
 // Freed implements Taker.
 func (d *Dispatcher) Freed() <-chan struct{} { return d.freed }
@@ -220,7 +254,7 @@ func (d *Dispatcher) unroutable(ctx context.Context, r *rows.Row, err error) {
 		d.desk.Settle(r, storage.Outcome{ID: r.ID, Kind: storage.Succeed, After: d.cfg.KeepSent})
 		return
 	}
-	d.cfg.Log.Warn(ctx, "no queue takes the topic, message kept", r.Topic, slog.String("topic", r.Topic), slog.Any("err", err))
+	d.nobody.Warn(ctx, "no queue takes the topic, message kept", r.Topic, slog.String("topic", r.Topic), slog.Any("err", err))
 	if r.Age >= d.cfg.Policy.KeepFailed {
 		d.desk.Settle(r, d.cfg.Policy.Final(r.Record, err.Error(), false))
 		return
