@@ -48,20 +48,21 @@ func TestMatch(t *testing.T) {
 		{"a", "a", "A b a. .a a.a aa"},
 		{"", "", "a . #"},
 	} {
-		for _, topic := range words(test.yes) {
-			if !transport.Match(test.pattern, topic) {
-				t.Errorf("%q does not match %q", test.pattern, topic)
-			}
-		}
-		for _, topic := range words(test.never) {
-			if topic != "" && transport.Match(test.pattern, topic) {
-				t.Errorf("%q matches %q", test.pattern, topic)
-			}
+		checkMatches(t, test.pattern, test.yes, true)
+		if test.never != "" {
+			checkMatches(t, test.pattern, test.never, false)
 		}
 	}
 }
 
-func words(s string) []string { return strings.Split(s, " ") }
+func checkMatches(t *testing.T, pattern, topics string, want bool) {
+	t.Helper()
+	for topic := range strings.SplitSeq(topics, " ") {
+		if got := transport.Match(pattern, topic); got != want {
+			t.Errorf("Match(%q, %q) = %t", pattern, topic, got)
+		}
+	}
+}
 
 // reference says the same as Match, by the definition: it tries everything.
 func reference(pattern, topic []string) bool {

@@ -20,13 +20,15 @@ func TestDisconnectCutsEveryoneOff(t *testing.T) {
 		ack(t, a.next(t))
 		ack(t, b.next(t))
 		(<-stored).want(t, 0, nil)
-		res := send(t.Context(), q, message("t", "2"))
+		second := message("t", "2")
+		res := send(t.Context(), q, second)
 		ack(t, a.next(t))
 		held := b.next(t)
 
 		q.Disconnect()
 		q.Disconnect()
 		(<-res).want(t, 0, transport.ErrUnavailable)
+		second.Body[0] = '!' // it is the sender's again
 		for _, c := range []*consumer{a, b} {
 			if err := <-c.done; !errors.Is(err, transport.ErrUnavailable) {
 				t.Errorf("receive returned %v", err)
@@ -35,17 +37,7 @@ func TestDisconnectCutsEveryoneOff(t *testing.T) {
 		if held.Ack() == nil || held.Nack(0) == nil {
 			t.Error("an answer without a connection was accepted")
 		}
-		if err := q.Check(t.Context()); !errors.Is(err, transport.ErrUnavailable) {
-			t.Errorf("check returned %v", err)
-		}
-		(<-send(t.Context(), q, message("t", "3"))).want(t, 0, transport.ErrUnavailable)
-		src := transport.Source{Group: "a", Topics: []string{"t"}, Window: 1}
-		if err := q.Receive(t.Context(), src, nil); !errors.Is(err, transport.ErrUnavailable) {
-			t.Errorf("receive returned %v", err)
-		}
-		if err := q.Declare(t.Context(), src); !errors.Is(err, transport.ErrUnavailable) {
-			t.Errorf("declare returned %v", err)
-		}
+		wantCutOff(t, q)
 
 		pass(time.Hour)
 		q.Reconnect()
@@ -57,8 +49,8 @@ func TestDisconnectCutsEveryoneOff(t *testing.T) {
 		after := send(t.Context(), q, message("t", "4"))
 		a, b = receive(t, q, "a", "t"), receive(t, q, "b", "t")
 		again := b.next(t)
-		if id := again.Message().ID; id != "2" {
-			t.Errorf("message %s came, not the one that was in hand", id)
+		if body := string(again.Message().Body); body != "2" {
+			t.Errorf("message %s came, not the one that was in hand", body)
 		}
 		ack(t, again)
 		ack(t, b.next(t))
@@ -66,6 +58,36 @@ func TestDisconnectCutsEveryoneOff(t *testing.T) {
 		(<-after).want(t, 0, nil)
 		a.nothing(t)
 		b.nothing(t)
+	})
+}
+
+func wantCutOff(t *testing.T, q *memqueue.Queue) {
+	t.Helper()
+	src := transport.Source{Group: "a", Topics: []string{"t"}, Window: 1}
+	for name, err := range map[string]error{
+		"check":   q.Check(t.Context()),
+		"send":    (<-send(t.Context(), q, message("t", "3"))).errs[0],
+		"receive": q.Receive(t.Context(), src, nil),
+		"declare": q.Declare(t.Context(), src),
+	} {
+		if !errors.Is(err, transport.ErrUnavailable) {
+			t.Errorf("%s returned %v", name, err)
+		}
+	}
+}
+
+func TestGroupsDoNotEndWhileDisconnected(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q := memqueue.New(memqueue.Config{})
+		_ = receive(t, q, "a", "t").end()
+		q.Disconnect()
+		pass(time.Minute)
+		q.Reconnect()
+		res := send(t.Context(), q, message("t", "1"))
+		a := receive(t, q, "a", "t")
+		ack(t, a.next(t))
+		(<-res).want(t, 0, nil)
 	})
 }
 

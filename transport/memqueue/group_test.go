@@ -36,13 +36,18 @@ func TestOneOfTwoReceiversLeavingFreesNobody(t *testing.T) {
 		q := memqueue.New(memqueue.Config{})
 		first := receive(t, q, "a", "t")
 		res := send(t.Context(), q, message("t", "1"))
-		first.next(t)
+		lost := first.next(t)
 		second := receive(t, q, "a", "t")
 		if err := first.end(); err != nil {
 			t.Errorf("receive: %v", err)
 		}
 		pending(t, res)
-		ack(t, second.next(t))
+		again := second.next(t)
+		if lost.Ack() == nil || lost.Nack(0) == nil {
+			t.Error("an answer to a delivery that is in other hands was accepted")
+		}
+		pending(t, res)
+		ack(t, again)
 		(<-res).want(t, 0, nil)
 	})
 }

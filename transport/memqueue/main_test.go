@@ -21,6 +21,10 @@ func TestConformance(t *testing.T) {
 	transporttest.Run(t, func(*testing.T) transport.Transport { return memqueue.New(memqueue.Config{}) })
 }
 
+func BenchmarkTransport(b *testing.B) {
+	transporttest.Bench(b, func(*testing.B) transport.Transport { return memqueue.New(memqueue.Config{}) })
+}
+
 // pass lets fake time pass.
 func pass(d time.Duration) { <-time.After(d) }
 

@@ -134,36 +134,3 @@ func (s *stress) wantAcked(t *testing.T, id string) {
 		}
 	}
 }
-
-// BenchmarkSend shows the way through the queue: 100 messages a Send, one group
-// that acks at once.
-func BenchmarkSend(b *testing.B) {
-	q := memqueue.New(memqueue.Config{})
-	src := transport.Source{Group: "a", Topics: []string{"t"}, Window: 500}
-	if err := q.Declare(b.Context(), src); err != nil {
-		b.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(b.Context())
-	done := make(chan error)
-	go func() {
-		done <- q.Receive(ctx, src, func(_ context.Context, batch []transport.Delivery) {
-			for _, d := range batch {
-				_ = d.Ack()
-			}
-		})
-	}()
-	msgs := make([]*transport.Message, 100)
-	for i := range msgs {
-		msgs[i] = message("t", fmt.Sprint(i))
-	}
-	for b.Loop() {
-		if errs := q.Send(ctx, msgs); errs[0] != nil {
-			b.Fatal(errs[0])
-		}
-	}
-	b.ReportMetric(float64(b.N*len(msgs))/b.Elapsed().Seconds(), "msgs/s")
-	cancel()
-	if err := <-done; err != nil {
-		b.Error(err)
-	}
-}

@@ -14,39 +14,17 @@ func basicCases() []testCase {
 		{
 			name: "traits are named and do not change",
 			why:  "Traits says what the transport can do. It does not change.",
-			run: func(e *env) {
-				first := e.tr.Traits()
-				if first.Name == "" {
-					e.Errorf("Traits().Name is empty")
-				}
-				r := e.receive("g", 10, "basic.a")
-				e.send(e.message("basic.a", "x"))
-				r.nextAcked(1)
-				if now := e.tr.Traits(); now != first {
-					e.Errorf("traits changed from %+v to %+v", first, now)
-				}
-			},
+			run:  checkTraits,
 		},
 		{
 			name: "check finds a healthy broker",
 			why:  "Check reports whether the broker can be used now.",
-			run: func(e *env) {
-				ctx, cancel := context.WithTimeout(e.Context(), e.wait)
-				defer cancel()
-				if err := e.tr.Check(ctx); err != nil {
-					e.Errorf("check: %v", err)
-				}
-			},
+			run:  checkHealthy,
 		},
 		{
 			name: "what is sent arrives",
 			why:  "Send hands messages to the broker …; nil means stored by the broker.",
-			run: func(e *env) {
-				r := e.receive("g", 10, "basic.a")
-				res := e.send(e.messages("basic.a", 25)...)
-				e.sameBodies(r.nextAcked(25), 25)
-				res.stored()
-			},
+			run:  checkArrival,
 		},
 		{
 			name: "a send of nothing returns nothing",
@@ -160,4 +138,32 @@ func checkSendEnds(e *env) {
 			e.Errorf("a send with a context that has ended returned %v after %v; ErrUnavailable was due", err, time.Since(began))
 		}
 	}
+}
+
+func checkTraits(e *env) {
+	first := e.tr.Traits()
+	if first.Name == "" {
+		e.Errorf("Traits().Name is empty")
+	}
+	r := e.receive("g", 10, "basic.a")
+	e.send(e.message("basic.a", "x"))
+	r.nextAcked(1)
+	if now := e.tr.Traits(); now != first {
+		e.Errorf("traits changed from %+v to %+v", first, now)
+	}
+}
+
+func checkHealthy(e *env) {
+	ctx, cancel := context.WithTimeout(e.Context(), e.wait)
+	defer cancel()
+	if err := e.tr.Check(ctx); err != nil {
+		e.Errorf("check: %v", err)
+	}
+}
+
+func checkArrival(e *env) {
+	r := e.receive("g", 10, "basic.a")
+	res := e.send(e.messages("basic.a", 25)...)
+	e.sameBodies(r.nextAcked(25), 25)
+	res.stored()
 }

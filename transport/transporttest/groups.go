@@ -12,32 +12,12 @@ func groupCases() []testCase {
 		{
 			name: "every group gets its copy",
 			why:  "Source: one queue a group, which takes every message whose topic matches one of the patterns.",
-			run: func(e *env) {
-				a, b := e.receive("a", 10, "group.x"), e.receive("b", 10, "group.x")
-				other := e.receive("other", 10, "group.y")
-				res := e.send(e.messages("group.x", 5)...)
-				e.sameBodies(a.nextAcked(5), 5)
-				e.sameBodies(b.nextAcked(5), 5)
-				res.stored()
-				for _, r := range []*receiver{a, b, other} {
-					e.nothing(r)
-				}
-			},
+			run:  checkFanOut,
 		},
 		{
 			name: "patterns that overlap give one copy",
 			why:  "Source: one queue a group, which takes every message whose topic matches one of the patterns.",
-			run: func(e *env) {
-				topics := []string{"group.x", "group.y"}
-				if claimsWildcards(e.tr) {
-					topics = append(topics, "group.*", "#", "*.x", "group.#")
-				}
-				r := e.receive("g", 10, topics...)
-				res := e.send(e.message("group.x", "0"), e.message("group.y", "1"))
-				e.sameBodies(r.nextAcked(2), 2)
-				res.stored()
-				e.nothing(r)
-			},
+			run:  checkOverlap,
 		},
 		{
 			name: "instances of a group compete",
@@ -47,26 +27,12 @@ func groupCases() []testCase {
 		{
 			name: "instances add to the topics of their group",
 			why:  "Source: one queue a group, which takes every message whose topic matches one of the patterns.",
-			run: func(e *env) {
-				first := e.receive("g", 10, "group.x")
-				second := e.receive("g", 10, "group.y")
-				res := e.send(e.message("group.x", "0"), e.message("group.y", "1"))
-				e.sameBodies(e.nextOfBoth(first, second, 2), 2)
-				res.stored()
-			},
+			run:  checkUnion,
 		},
 		{
 			name: "a group that does not answer stops no other",
 			why:  "Source: one queue a group.",
-			run: func(e *env) {
-				slow, quick := e.receive("slow", 1, "group.x"), e.receive("quick", 10, "group.x")
-				res := e.send(e.messages("group.x", 4)...)
-				d := slow.next()
-				e.sameBodies(quick.nextAcked(4), 4)
-				d.ack()
-				slow.nextAcked(3)
-				res.stored()
-			},
+			run:  checkSlowGroup,
 		},
 		{
 			name: "nobody shares a message",
@@ -181,4 +147,46 @@ func checkSenderLetsGo(e *env, r *receiver, spoil func(*transport.Message)) {
 		e.sameMessage(d.msg, want)
 	}
 	d.ack()
+}
+
+func checkFanOut(e *env) {
+	a, b := e.receive("a", 10, "group.x"), e.receive("b", 10, "group.x")
+	other := e.receive("other", 10, "group.y")
+	res := e.send(e.messages("group.x", 5)...)
+	e.sameBodies(a.nextAcked(5), 5)
+	e.sameBodies(b.nextAcked(5), 5)
+	res.stored()
+	for _, r := range []*receiver{a, b, other} {
+		e.nothing(r)
+	}
+}
+
+func checkOverlap(e *env) {
+	topics := []string{"group.x", "group.y"}
+	if claimsWildcards(e.tr) {
+		topics = append(topics, "group.*", "#", "*.x", "group.#")
+	}
+	r := e.receive("g", 10, topics...)
+	res := e.send(e.message("group.x", "0"), e.message("group.y", "1"))
+	e.sameBodies(r.nextAcked(2), 2)
+	res.stored()
+	e.nothing(r)
+}
+
+func checkUnion(e *env) {
+	first := e.receive("g", 10, "group.x")
+	second := e.receive("g", 10, "group.y")
+	res := e.send(e.message("group.x", "0"), e.message("group.y", "1"))
+	e.sameBodies(e.nextOfBoth(first, second, 2), 2)
+	res.stored()
+}
+
+func checkSlowGroup(e *env) {
+	slow, quick := e.receive("slow", 1, "group.x"), e.receive("quick", 10, "group.x")
+	res := e.send(e.messages("group.x", 4)...)
+	d := slow.next()
+	e.sameBodies(quick.nextAcked(4), 4)
+	d.ack()
+	slow.nextAcked(3)
+	res.stored()
 }

@@ -13,32 +13,13 @@ func outcomeCases() []testCase {
 			name:  "a topic that nobody takes is unroutable",
 			why:   "ErrUnroutable is an answer: the broker took part, but no queue takes the topic now. The message is sent again later.",
 			needs: claimsRouting,
-			run: func(e *env) {
-				e.receive("other", 10, "outcome.other")
-				m := e.message("outcome.a", "0")
-				e.wantErrors(e.try(e.Context(), m), transport.ErrUnroutable)
-				r := e.receive("g", 10, "outcome.a")
-				res := e.try(e.Context(), m)
-				e.sameBodies(r.nextAcked(1), 1)
-				e.wantErrors(res, nil)
-			},
+			run:   checkUnroutable,
 		},
 		{
 			name:  "each message of a batch has its own outcome",
 			why:   "It returns one error a message, in the same order.",
 			needs: claimsRouting,
-			run: func(e *env) {
-				r := e.receive("g", 10, "outcome.a")
-				res := e.try(e.Context(),
-					e.message("outcome.nobody", ""),
-					e.message("outcome.a", "0"),
-					e.message("outcome.nobody", ""),
-					e.message("outcome.nobody2", ""),
-					e.message("outcome.a", "1"))
-				e.sameBodies(r.nextAcked(2), 2)
-				no := transport.ErrUnroutable
-				e.wantErrors(res, no, nil, no, no, nil)
-			},
+			run:   checkOutcomes,
 		},
 		{
 			name: "a name that cannot be sent harms no other message",
@@ -52,28 +33,12 @@ func outcomeCases() []testCase {
 				m := tr.Traits().MaxMessage
 				return m > 0 && m <= 1<<26
 			},
-			run: func(e *env) {
-				r := e.receive("g", 10, "outcome.a")
-				large := e.message("outcome.a", strings.Repeat("x", e.tr.Traits().MaxMessage+1))
-				res := e.try(e.Context(), e.message("outcome.a", "0"), large, e.message("outcome.a", "1"))
-				e.sameBodies(r.nextAcked(2), 2)
-				e.wantErrors(res, nil, transport.ErrPermanent, nil)
-			},
+			run: checkTooLarge,
 		},
 		{
 			name: "the same id may be sent twice",
 			why:  "An unknown outcome: the message counts as attempted and is sent again.",
-			run: func(e *env) {
-				r := e.receive("g", 10, "outcome.a")
-				m := e.message("outcome.a", "0")
-				for range 2 {
-					res := e.try(e.Context(), m)
-					if got := r.nextAcked(1)[0]; got.ID != m.ID {
-						e.Errorf("message %q came, not %q", got.ID, m.ID)
-					}
-					e.wantErrors(res, nil)
-				}
-			},
+			run:  checkSameID,
 		},
 	}
 }
@@ -111,5 +76,48 @@ func checkBadNames(e *env) {
 		if errors.Is(errs[1], transport.ErrUnavailable) {
 			e.Errorf("topic %.20q: %v: one bad name opens the circuit breaker", topic, errs[1])
 		}
+	}
+}
+
+func checkUnroutable(e *env) {
+	e.receive("other", 10, "outcome.other")
+	m := e.message("outcome.a", "0")
+	e.wantErrors(e.try(e.Context(), m), transport.ErrUnroutable)
+	r := e.receive("g", 10, "outcome.a")
+	res := e.try(e.Context(), m)
+	e.sameBodies(r.nextAcked(1), 1)
+	e.wantErrors(res, nil)
+}
+
+func checkOutcomes(e *env) {
+	r := e.receive("g", 10, "outcome.a")
+	res := e.try(e.Context(),
+		e.message("outcome.nobody", ""),
+		e.message("outcome.a", "0"),
+		e.message("outcome.nobody", ""),
+		e.message("outcome.nobody2", ""),
+		e.message("outcome.a", "1"))
+	e.sameBodies(r.nextAcked(2), 2)
+	no := transport.ErrUnroutable
+	e.wantErrors(res, no, nil, no, no, nil)
+}
+
+func checkTooLarge(e *env) {
+	r := e.receive("g", 10, "outcome.a")
+	large := e.message("outcome.a", strings.Repeat("x", e.tr.Traits().MaxMessage+1))
+	res := e.try(e.Context(), e.message("outcome.a", "0"), large, e.message("outcome.a", "1"))
+	e.sameBodies(r.nextAcked(2), 2)
+	e.wantErrors(res, nil, transport.ErrPermanent, nil)
+}
+
+func checkSameID(e *env) {
+	r := e.receive("g", 10, "outcome.a")
+	m := e.message("outcome.a", "0")
+	for range 2 {
+		res := e.try(e.Context(), m)
+		if got := r.nextAcked(1)[0]; got.ID != m.ID {
+			e.Errorf("message %q came, not %q", got.ID, m.ID)
+		}
+		e.wantErrors(res, nil)
 	}
 }

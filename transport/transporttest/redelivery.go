@@ -17,86 +17,32 @@ func redeliveryCases() []testCase {
 		{
 			name: "a nack without a wait delivers again",
 			why:  whyNack,
-			run: func(e *env) {
-				r := e.receive("g", 1, "again.a")
-				res := e.send(e.message("again.a", "0"))
-				for range 5 {
-					r.next().nack(0)
-				}
-				e.sameBodies(r.nextAcked(1), 1)
-				res.stored()
-				e.nothing(r)
-			},
+			run:  checkNackAtOnce,
 		},
 		{
 			name: "a nacked message is lost neither for itself nor for others",
 			why:  whyNack,
-			run: func(e *env) {
-				r := e.receive("g", 1, "again.a")
-				res := e.send(e.messages("again.a", 3)...)
-				d := r.next()
-				d.nack(20 * pause)
-				e.sameBodies(r.nextAcked(3), 3)
-				res.stored()
-			},
+			run:  checkNackAmongOthers,
 		},
 		{
 			name: "another consumer gets what was nacked",
 			why:  whyNack,
-			run: func(e *env) {
-				first := e.receive("g", 1, "again.a")
-				res := e.send(e.message("again.a", "0"))
-				d := first.next()
-				second := e.start("g", 1, nil, "again.a")
-				d.nack(10 * pause)
-				first.stop()
-				e.sameBodies(second.nextAcked(1), 1)
-				res.stored()
-			},
+			run:  checkNackElsewhere,
 		},
 		{
 			name: "another consumer gets what a lost one had in hand",
 			why:  whyLost,
-			run: func(e *env) {
-				first := e.receive("g", 5, "again.a")
-				res := e.send(e.messages("again.a", 5)...)
-				first.nextAcked(2)
-				for range 3 {
-					first.next()
-				}
-				second := e.start("g", 5, nil, "again.a")
-				first.stop()
-				rest := second.nextAcked(3)
-				res.stored()
-				if rest[0].ID == rest[1].ID || rest[1].ID == rest[2].ID || rest[0].ID == rest[2].ID {
-					e.Errorf("a message came twice, so another did not come")
-				}
-			},
+			run:  checkLostToAnother,
 		},
 		{
 			name: "the next receiver gets what the last one had in hand",
 			why:  whyLost,
-			run: func(e *env) {
-				first := e.receive("g", 5, "again.a")
-				res := e.send(e.message("again.a", "0"))
-				first.next()
-				first.stop()
-				second := e.start("g", 5, nil, "again.a")
-				e.sameBodies(second.nextAcked(1), 1)
-				res.stored()
-			},
+			run:  checkLostToNext,
 		},
 		{
 			name: "what was acked does not come again",
 			why:  "Ack says that the message is safely stored here.",
-			run: func(e *env) {
-				first := e.receive("g", 5, "again.a")
-				res := e.send(e.messages("again.a", 3)...)
-				first.nextAcked(3)
-				res.stored()
-				first.stop()
-				e.nothing(e.receive("g", 5, "again.a"))
-			},
+			run:  checkAckedIsDone,
 		},
 		{
 			name: "the first answer counts",
@@ -149,4 +95,70 @@ func checkAnswers(e *env) {
 	}
 	res.stored()
 	e.nothing(r)
+}
+
+func checkNackAtOnce(e *env) {
+	r := e.receive("g", 1, "again.a")
+	res := e.send(e.message("again.a", "0"))
+	for range 5 {
+		r.next().nack(0)
+	}
+	e.sameBodies(r.nextAcked(1), 1)
+	res.stored()
+	e.nothing(r)
+}
+
+func checkNackAmongOthers(e *env) {
+	r := e.receive("g", 1, "again.a")
+	res := e.send(e.messages("again.a", 3)...)
+	d := r.next()
+	d.nack(20 * pause)
+	e.sameBodies(r.nextAcked(3), 3)
+	res.stored()
+}
+
+func checkNackElsewhere(e *env) {
+	first := e.receive("g", 1, "again.a")
+	res := e.send(e.message("again.a", "0"))
+	d := first.next()
+	second := e.start("g", 1, nil, "again.a")
+	d.nack(10 * pause)
+	first.stop()
+	e.sameBodies(second.nextAcked(1), 1)
+	res.stored()
+}
+
+func checkLostToAnother(e *env) {
+	first := e.receive("g", 5, "again.a")
+	res := e.send(e.messages("again.a", 5)...)
+	first.nextAcked(2)
+	for range 3 {
+		first.next()
+	}
+	second := e.start("g", 5, nil, "again.a")
+	first.stop()
+	rest := second.nextAcked(3)
+	res.stored()
+	if rest[0].ID == rest[1].ID || rest[1].ID == rest[2].ID || rest[0].ID == rest[2].ID {
+		e.Errorf("a message came twice, so another did not come")
+	}
+}
+
+func checkLostToNext(e *env) {
+	first := e.receive("g", 5, "again.a")
+	res := e.send(e.message("again.a", "0"))
+	first.next()
+	first.stop()
+	second := e.start("g", 5, nil, "again.a")
+	e.sameBodies(second.nextAcked(1), 1)
+	res.stored()
+}
+
+func checkAckedIsDone(e *env) {
+	first := e.receive("g", 5, "again.a")
+	res := e.send(e.messages("again.a", 3)...)
+	first.nextAcked(3)
+	res.stored()
+	first.stop()
+	e.nothing(e.receive("g", 5, "again.a"))
 }
