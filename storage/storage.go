@@ -144,6 +144,8 @@ type Member interface {
 	// TakeOver makes rows that are due and have no living owner this member's,
 	// and returns them as they then are. Taken from an instance that died,
 	// Takeovers 0 becomes 1. It declares instances dead whose lease has run out.
+	// A member that has ended, or finds that its own lease has run out, takes
+	// nothing: ErrLost, when there was something to take.
 	TakeOver(ctx context.Context, q Query) ([]*Record, error)
 
 	// Claim writes, before a row is tried, what must be known if this process

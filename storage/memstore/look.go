@@ -119,8 +119,7 @@ func (m *member) Due(ctx context.Context, q storage.Query) ([]*storage.Record, t
 	return l.records(s), next, nil
 }
 
-// TakeOver implements storage.Member. A member that has ended itself, or finds
-// that its own lease has run out, takes nothing: storage.ErrLost.
+// TakeOver implements storage.Member.
 func (m *member) TakeOver(ctx context.Context, q storage.Query) ([]*storage.Record, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

@@ -26,6 +26,7 @@ func takeOverCases() []testCase {
 		{"takeover/callback-owed", "failed, final, due: owned and taken over like any row, so it runs again if the process dies.", takeOverCallback},
 		{"takeover/version", "version isolates services that share tables.", takeOverVersion},
 		{"takeover/lost-to-heir", "A settle under the old number changes nothing once another has the row.", takeOverSettleLate},
+		{"takeover/by-the-ended", "A member that has ended, or finds that its own lease has run out, takes nothing: ErrLost, when there was something to take.", takeOverByEnded},
 		{"takeover/shared", "A dead owner's backlog is shared by all who look: no row is taken by two.", takeOverShared},
 	}
 }
@@ -158,7 +159,7 @@ func takeOverBeating(e *env) {
 			renewed = before
 		}
 		taken := e.takeOver(looker, byID(rec))
-		if time.Since(renewed) < lease {
+		if time.Since(renewed) < lease-coarse {
 			e.must(err, "beat")
 			e.wantRows("taken from an owner that beats", taken)
 		} else if len(taken) > 0 { // too slow a machine: once more
@@ -237,6 +238,21 @@ func takeOverSettleLate(e *env) {
 		e.mustSettle(heir, succeed(rec))
 		m = old
 	}
+}
+
+func takeOverByEnded(e *env) {
+	left, dead, heir := e.join(storage.Outbox), e.mortal(storage.Outbox), e.join(storage.Outbox)
+	e.leave(left)
+	e.inherit(heir, e.published(dead))
+	free := e.published(nil)
+	for _, m := range []storage.Member{left, dead} {
+		for _, q := range []storage.Query{byID(free), allOf("", "")} {
+			got, err := m.TakeOver(e.op(), q)
+			wantLost(e, "take over by a member that has ended", err)
+			e.wantRows("taken by a member that has ended", got)
+		}
+	}
+	e.wantRows("taken by the living", e.takeOver(heir, byID(free)), free)
 }
 
 func takeOverShared(e *env) {
