@@ -7,8 +7,7 @@ import (
 
 // Config configures a Queue. The zero value is ready to use.
 type Config struct {
-	// ConfirmTimeout bounds how long Send waits for the groups. What has not
-	// been acked by then has an unknown outcome and counts as an attempt.
+	// ConfirmTimeout bounds how long Send waits for the groups, see Send.
 	// Defaults to 30 s.
 	ConfirmTimeout time.Duration
 	// Linger is how long a group outlives its last receiver, so that a restart

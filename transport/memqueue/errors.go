@@ -10,7 +10,7 @@ import (
 var (
 	errDisconnected = fmt.Errorf("memqueue: disconnected: %w", transport.ErrUnavailable)
 	// errNotConfirmed is an unknown outcome: none of the contract's errors.
-	errNotConfirmed = errors.New("memqueue: not acked by every group within the confirm timeout")
+	errNotConfirmed = errors.New("memqueue: not confirmed within the confirm timeout")
 	// errNotInHand answers an Ack or Nack that came too late.
 	errNotInHand = errors.New("memqueue: the delivery was given back: its receiver had left or was disconnected")
 )
@@ -19,8 +19,11 @@ func errUnroutable(topic string) error {
 	return fmt.Errorf("memqueue: topic %q: %w", topic, transport.ErrUnroutable)
 }
 
-func errNobody(group, topic string) error {
-	return fmt.Errorf("memqueue: topic %q: group %q has no receiver: %w", topic, group, transport.ErrUnroutable)
+// errBusy is for a copy that has waited for its ack for the confirm timeout. It
+// is no fault of the message, so it must cost no attempt: a backlog in front of
+// slow handlers would fail for good otherwise.
+func errBusy(group string) error {
+	return fmt.Errorf("memqueue: group %q is busy: not acked within the confirm timeout: %w", group, transport.ErrUnavailable)
 }
 
 func errLeft(group string) error {

@@ -178,6 +178,8 @@ func TestLateConfirms(t *testing.T) {
 		ack(t, third)
 		wantUnknown(t, (<-tooLate).errs[0])
 		wantUnknown(t, (<-cut).errs[0])
+		q.SetFaults(memqueue.Faults{SendDelay: time.Minute})
+		wantUnknown(t, (<-send(t.Context(), q, message("t", "4"))).errs[0])
 	})
 }
 

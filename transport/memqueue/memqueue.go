@@ -21,6 +21,9 @@
 //   - A Send that begins while a group lingers waits for a receiver to come
 //     back. When none does, the group is forgotten and the Send gets
 //     ErrUnavailable; sent again, the message goes to the groups that are left.
+//   - A group does not ack within Config.ConfirmTimeout, such as one with a
+//     backlog in front of slow handlers: ErrUnavailable, so the message waits
+//     in its outbox and no attempt is counted.
 //   - A message published while a group is not there is not for that group. A
 //     process of several buses that must not miss one calls Declare for all
 //     groups first and chooses Linger to cover its start.

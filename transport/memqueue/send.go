@@ -28,7 +28,9 @@ type sent struct {
 
 // Send routes messages to their groups and waits until each group has acked
 // its copy, at most Config.ConfirmTimeout. See the package comment for a group
-// that has no receiver. The same id sent twice is two messages.
+// that has no receiver. A message that a group has not acked by then gets
+// ErrUnavailable: the group is busy, which costs no attempt. The same id sent
+// twice is two messages.
 func (q *Queue) Send(ctx context.Context, msgs []*transport.Message) []error {
 	wait, cancel := context.WithTimeoutCause(ctx, q.cfg.ConfirmTimeout, errNotConfirmed)
 	defer cancel()
@@ -42,7 +44,7 @@ func (q *Queue) Send(ctx context.Context, msgs []*transport.Message) []error {
 	case <-s.done:
 	case <-wait.Done():
 	}
-	return q.close(s, msgs, q.unansweredError(ctx, wait))
+	return q.close(s, unansweredError(ctx, wait))
 }
 
 func (q *Queue) open(n int) (*sending, Faults) {
@@ -102,7 +104,7 @@ func (q *Queue) fanOut(m *sent, msg *transport.Message) {
 
 // unansweredError says what became of messages without an answer; nil when the
 // Send ended because there are none.
-func (q *Queue) unansweredError(ctx, wait context.Context) error {
+func unansweredError(ctx, wait context.Context) error {
 	switch {
 	case ctx.Err() != nil:
 		return fmt.Errorf("memqueue: %w: %w", transport.ErrUnavailable, context.Cause(ctx))
@@ -113,29 +115,29 @@ func (q *Queue) unansweredError(ctx, wait context.Context) error {
 }
 
 // close ends a Send: what has no answer gets one, and its copies are withdrawn.
-func (q *Queue) close(s *sending, msgs []*transport.Message, unanswered error) []error {
+func (q *Queue) close(s *sending, unanswered error) []error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	delete(q.sendings, s)
 	errs := make([]error, len(s.msgs))
 	for i, m := range s.msgs {
 		if !m.answered {
-			m.answer(m.explain(unanswered, msgs[i].Topic))
+			m.answer(m.explain(unanswered))
 		}
 		errs[i] = m.err
 	}
 	return errs
 }
 
-// explain turns a time-out into ErrUnroutable when a group had nobody to take
-// the message: that is an answer, and costs no attempt.
-func (m *sent) explain(err error, topic string) error {
+// explain tells a time-out because a group has not acked from one because the
+// confirmation is withheld.
+func (m *sent) explain(err error) error {
 	if !errors.Is(err, errNotConfirmed) {
 		return err
 	}
 	for _, it := range m.items {
-		if it.place == queued && len(it.group.receivers) == 0 {
-			return errNobody(it.group.name, topic)
+		if it.place != gone {
+			return errBusy(it.group.name)
 		}
 	}
 	return err

@@ -41,7 +41,7 @@ func TestBatchWaitsForItsSlowestAndKeepsTheRest(t *testing.T) {
 	})
 }
 
-func TestConfirmTimeoutIsAnUnknownOutcome(t *testing.T) {
+func TestBusyGroupCostsNoAttempt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		q := memqueue.New(memqueue.Config{})
@@ -50,11 +50,7 @@ func TestConfirmTimeoutIsAnUnknownOutcome(t *testing.T) {
 			send(t.Context(), q, message("t", "old"))
 		}
 		last := send(t.Context(), q, message("t", "last"))
-		res := <-last
-		wantUnknown(t, res.errs[0])
-		if res.took != 30*time.Second {
-			t.Errorf("the default confirm timeout is %v", res.took)
-		}
+		(<-last).want(t, 30*time.Second, transport.ErrUnavailable)
 		// What nobody waits for is withdrawn from the queue, and dropped when it
 		// is given back.
 		for range 10 {
@@ -75,7 +71,7 @@ func TestNackedIsDroppedOnceItsSendHasEnded(t *testing.T) {
 		if err := a.next(t).Nack(2 * time.Second); err != nil {
 			t.Errorf("nack: %v", err)
 		}
-		wantUnknown(t, (<-res).errs[0])
+		(<-res).want(t, time.Second, transport.ErrUnavailable)
 		pass(5 * time.Second)
 		a.nothing(t)
 	})
