@@ -1,0 +1,56 @@
+//go:build !capnofx
+
+package cap_test
+
+import (
+	"context"
+	"fmt"
+
+	"go.uber.org/fx"
+
+	"github.com/capbus/gocap/cap"
+	"github.com/capbus/gocap/storage"
+	"github.com/capbus/gocap/storage/memstore"
+	"github.com/capbus/gocap/subscribe"
+	"github.com/capbus/gocap/transport"
+	"github.com/capbus/gocap/transport/memqueue"
+)
+
+// Files is a service that deletes the files of deleted products.
+type Files struct{ deleted chan int }
+
+func (f *Files) ProductDeleted(_ context.Context, p ProductDeleted) error {
+	f.deleted <- p.ID
+	return nil
+}
+
+func ExampleModule() {
+	var publisher cap.Publisher
+	var files *Files
+	app := fx.New(
+		fx.NopLogger,
+		fx.Supply(cap.Options{DefaultGroupName: "files", Registry: &subscribe.Registry{}, Logger: quietLogger()}),
+		fx.Provide(
+			func() storage.Storage { return memstore.New(memstore.Config{}) },
+			func() transport.Transport { return memqueue.New(memqueue.Config{}) },
+			func() *Files { return &Files{deleted: make(chan int)} },
+			cap.Module,
+		),
+		cap.Handlers(func(f *Files) subscribe.Subscription {
+			return subscribe.To("product.deleted", f.ProductDeleted)
+		}),
+		fx.Populate(&publisher, &files),
+	)
+	ctx := context.Background()
+	if err := app.Start(ctx); err != nil {
+		panic(err)
+	}
+	if err := publisher.Publish(ctx, cap.NoTx, "product.deleted", ProductDeleted{ID: 7}); err != nil {
+		panic(err)
+	}
+	fmt.Println("deleted the files of product", <-files.deleted)
+	if err := app.Stop(ctx); err != nil {
+		panic(err)
+	}
+	// Output: deleted the files of product 7
+}
