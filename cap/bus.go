@@ -78,7 +78,10 @@ func (b *Bus) Start(ctx context.Context) error {
 	b.engines.set(e) // before the first handler runs: what it publishes is this instance's
 	e.run(context.WithoutCancel(ctx))
 	b.offer()
-	b.opts.Logger.LogAttrs(ctx, slog.LevelInfo, "bus started", slog.Any("options", b.opts))
+	t := b.opts.Transport.Traits()
+	b.opts.Logger.LogAttrs(ctx, slog.LevelInfo, "bus started", slog.String("version", b.opts.Version),
+		slog.String("storage", fmt.Sprintf("%T", b.opts.Storage)), slog.String("transport", t.Name), slog.Any("groups", e.consumer.Groups()))
+	b.opts.Logger.LogAttrs(ctx, slog.LevelDebug, "bus options", slog.Any("options", b.opts))
 	return nil
 }
 

@@ -40,10 +40,10 @@ func (c *Consumer) adopt(ctx context.Context) {
 // adoptUnmatched reads some pages behind after, and returns where to go on; 0:
 // from the start.
 func (c *Consumer) adoptUnmatched(ctx context.Context, t *rows.Tenure, after int64) (int64, error) {
-	names := make([]string, len(c.groups))
+	names := c.Groups()
 	byName := map[string]*group{}
-	for i, g := range c.groups {
-		names[i], byName[g.name] = g.name, g
+	for _, g := range c.groups {
+		byName[g.name] = g
 	}
 	for range adoptPages {
 		recs, err := t.Unmatched(ctx, names, after, adoptBatch)

@@ -82,6 +82,15 @@ func (c *Consumer) OnLater(f func(time.Duration)) { c.later = f }
 // Hand is what this consumer has in hand.
 func (c *Consumer) Hand() *rows.Hand { return &c.desk.Hand }
 
+// Groups are the groups that Run serves.
+func (c *Consumer) Groups() []string {
+	names := make([]string, len(c.groups))
+	for i, g := range c.groups {
+		names[i] = g.name
+	}
+	return names
+}
+
 // Sources are the queues that Run receives from.
 func (c *Consumer) Sources() []transport.Source {
 	srcs := make([]transport.Source, len(c.groups))
