@@ -17,6 +17,7 @@ type Logger struct {
 
 	mu    sync.Mutex
 	kinds map[string]*kind
+	swept time.Time
 }
 
 type kind struct {
@@ -52,11 +53,11 @@ func (l *Logger) take(key string) (dropped int, ok bool) {
 	if l.kinds == nil {
 		l.kinds = map[string]*kind{}
 	}
-	if l.kinds[key] == nil && len(l.kinds) >= maxKinds {
+	if full := len(l.kinds) >= maxKinds; full && now.Sub(l.swept) >= every {
 		maps.DeleteFunc(l.kinds, func(_ string, k *kind) bool { return now.Sub(k.last) >= every })
-		if len(l.kinds) >= maxKinds {
-			key = ""
-		}
+		l.swept = now
+	} else if full && l.kinds[key] == nil {
+		key = ""
 	}
 	k := l.kinds[key]
 	switch {
