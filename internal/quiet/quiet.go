@@ -53,10 +53,11 @@ func (l *Logger) take(key string) (dropped int, ok bool) {
 	if l.kinds == nil {
 		l.kinds = map[string]*kind{}
 	}
-	if full := len(l.kinds) >= maxKinds; full && now.Sub(l.swept) >= every {
+	if len(l.kinds) >= maxKinds && now.Sub(l.swept) >= every {
 		maps.DeleteFunc(l.kinds, func(_ string, k *kind) bool { return now.Sub(k.last) >= every })
 		l.swept = now
-	} else if full && l.kinds[key] == nil {
+	}
+	if len(l.kinds) >= maxKinds && l.kinds[key] == nil {
 		key = ""
 	}
 	k := l.kinds[key]
