@@ -3,6 +3,7 @@ package subscribe
 import (
 	"context"
 	"fmt"
+	"reflect"
 
 	"github.com/capbus/gocap/transport"
 )
@@ -31,7 +32,7 @@ func decode[T any](codec transport.Codec, m *transport.Message) (T, error) {
 		return v, nil
 	}
 	if err := codec.Decode(m.Body, &v); err != nil {
-		return v, Reject(fmt.Errorf("body cannot be decoded as %T: %w", v, err))
+		return v, Reject(fmt.Errorf("body cannot be decoded as %s: %w", reflect.TypeFor[T](), err))
 	}
 	return v, nil
 }
