@@ -91,8 +91,8 @@ func TestWhatCannotBeDecodedFailsAtOnceWithItsBody(t *testing.T) {
 				if !strings.Contains(rec.LastError, "body cannot be decoded as subscribe_test.order") {
 					t.Errorf("error %q", rec.LastError)
 				}
-				if runs != 0 || len(r.failed) != 1 || string(r.failed[0].m.Body) != body {
-					t.Errorf("%d runs, %d callbacks", runs, len(r.failed))
+				if runs != 0 || len(r.callbacks()) != 1 || string(r.callbacks()[0].m.Body) != body {
+					t.Errorf("%d runs, %d callbacks", runs, len(r.callbacks()))
 				}
 			})
 		})

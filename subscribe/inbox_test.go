@@ -137,8 +137,8 @@ func TestAMessageWhoseTopicCannotBeIsStoredAsFailed(t *testing.T) {
 				if bad == nil || !bad.Final || bad.Status != storage.Failed || string(bad.Body) != `"m"` || !strings.Contains(bad.LastError, "topic") {
 					t.Errorf("row %+v, want it failed for good, with its body", bad)
 				}
-				if len(r.failed) != 1 || r.failed[0].m.ID != "1" || string(r.failed[0].m.Body) != `"m"` {
-					t.Errorf("%d callbacks, want one", len(r.failed))
+				if len(r.callbacks()) != 1 || r.callbacks()[0].m.ID != "1" || string(r.callbacks()[0].m.Body) != `"m"` {
+					t.Errorf("%d callbacks, want one", len(r.callbacks()))
 				}
 			})
 		})

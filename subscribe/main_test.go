@@ -34,7 +34,8 @@ type rig struct {
 	keeper   *rows.Keeper
 	consumer *subscribe.Consumer
 
-	failed []failed // callbacks, one after another
+	mu     sync.Mutex
+	failed []failed
 }
 
 type failed struct {
@@ -64,7 +65,7 @@ func newRig(t *testing.T, with shared, change func(*subscribe.ConsumerConfig), s
 		Log:     &quiet.Logger{Log: slog.New(slog.DiscardHandler)},
 		Version: "v1", DefaultGroup: "test",
 		Policy:   rows.Policy{Count: 50, Interval: time.Minute, Immediate: 2, KeepFailed: 24 * time.Hour, OweCallback: true},
-		Callback: func(_ context.Context, rec *storage.Record, m *transport.Message) { r.failed = append(r.failed, failed{rec, m}) },
+		Callback: r.callback,
 		KeepDone: 24 * time.Hour, Receivers: 1, Concurrency: 4, BatchSize: 100,
 		UnhandledAfter: time.Hour, AdoptInterval: 5 * time.Second, MaxBytes: 8 << 20,
 	}
@@ -79,6 +80,19 @@ func newRig(t *testing.T, with shared, change func(*subscribe.ConsumerConfig), s
 	}
 	r.consumer = c
 	return r
+}
+
+func (r *rig) callback(_ context.Context, rec *storage.Record, m *transport.Message) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failed = append(r.failed, failed{rec, m})
+}
+
+// callbacks returns the callbacks made so far.
+func (r *rig) callbacks() []failed {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.failed)
 }
 
 // running makes a consumer that runs until the test ends.

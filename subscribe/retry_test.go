@@ -199,8 +199,8 @@ func TestAShutdownIsNoAttempt(t *testing.T) {
 				r.send("t", "1", `"m"`)
 				elapse(time.Second)
 				stop()
-				if rec := r.record(); rec.Final || rec.Retries != 0 || rec.Takeovers != 0 || len(r.failed) > 0 || !errors.Is(cause, errStopping) {
-					t.Errorf("row: final %t, %d attempts, %d takeovers; %d callbacks; cause %v", rec.Final, rec.Retries, rec.Takeovers, len(r.failed), cause)
+				if rec := r.record(); rec.Final || rec.Retries != 0 || rec.Takeovers != 0 || len(r.callbacks()) > 0 || !errors.Is(cause, errStopping) {
+					t.Errorf("row: final %t, %d attempts, %d takeovers; %d callbacks; cause %v", rec.Final, rec.Retries, rec.Takeovers, len(r.callbacks()), cause)
 				}
 				var done tally
 				newRig(t, shared{r.store, r.queue}, nil, subscribe.To("t", done.handler(""))).start()
