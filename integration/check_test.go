@@ -11,20 +11,20 @@ import (
 // settled waits until no row has anything more to do. It fails when nothing was
 // finished for three windows: a row is stuck, not merely waiting its turn on a
 // slow machine.
-func settled(t testing.TB, db *gorm.DB, window time.Duration) {
-	t.Helper()
+func settled(tb testing.TB, db *gorm.DB, window time.Duration) {
+	tb.Helper()
 	const final = "SELECT (SELECT count(*) FROM cap_published WHERE expires_at IS NOT NULL) + (SELECT count(*) FROM cap_received WHERE expires_at IS NOT NULL)"
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	done, end := number(t, db, final), time.Now().Add(3*window)
-	for number(t, db, open) > 0 {
+	done, end := number(tb, db, final), time.Now().Add(3*window)
+	for number(tb, db, open) > 0 {
 		<-tick.C
-		if now := number(t, db, final); now > done {
+		if now := number(tb, db, final); now > done {
 			done, end = now, time.Now().Add(3*window)
 		}
 		if time.Now().After(end) {
 			_ = pprof.Lookup("goroutine").WriteTo(logs(), 1)
-			t.Fatalf("%d rows are stuck: none was finished for %s; some of them:\n%q", number(t, db, open), 3*window, column(t, db, stuck))
+			tb.Fatalf("%d rows are stuck: none was finished for %s; some of them:\n%q", number(tb, db, open), 3*window, column(tb, db, stuck))
 		}
 	}
 }
@@ -40,12 +40,12 @@ const stuck = `SELECT name||' status '||status||' owner '||ifnull(owner,'-')||' 
 
 // verify checks a finished history against the business tables: they are
 // written by the application alone.
-func verify(t testing.TB, db *gorm.DB) {
-	t.Helper()
+func verify(tb testing.TB, db *gorm.DB) {
+	tb.Helper()
 	none := func(what, query string) {
-		t.Helper()
-		if bad := column(t, db, query+" LIMIT 10"); len(bad) > 0 {
-			t.Errorf("%s: %q", what, bad)
+		tb.Helper()
+		if bad := column(tb, db, query+" LIMIT 10"); len(bad) > 0 {
+			tb.Errorf("%s: %q", what, bad)
 		}
 	}
 	for _, table := range []string{"effects", "chained", "handled", "retried"} {

@@ -142,44 +142,44 @@ func (s *service) place(ctx context.Context, id string, fail error) error {
 }
 
 // start makes and starts a service, and stops it when the test ends.
-func start(t testing.TB, path string, change ...func(*cap.Options)) *service {
-	t.Helper()
-	s, err := newService(t.Context(), path, change...)
+func start(tb testing.TB, path string, change ...func(*cap.Options)) *service {
+	tb.Helper()
+	s, err := newService(tb.Context(), path, change...)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		if err := s.store.Close(); err != nil {
-			t.Error(err)
+			tb.Error(err)
 		}
 	})
-	if err := s.bus.Start(t.Context()); err != nil {
-		t.Fatal(err)
+	if err := s.bus.Start(tb.Context()); err != nil {
+		tb.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := s.bus.Stop(context.Background()); err != nil {
-			t.Error(err)
+	tb.Cleanup(func() {
+		if err := s.bus.Stop(context.WithoutCancel(tb.Context())); err != nil {
+			tb.Error(err)
 		}
 	})
 	return s
 }
 
 // column reads one column of strings.
-func column(t testing.TB, db *gorm.DB, query string, args ...any) []string {
-	t.Helper()
+func column(tb testing.TB, db *gorm.DB, query string, args ...any) []string {
+	tb.Helper()
 	var out []string
 	if err := db.Raw(query, args...).Scan(&out).Error; err != nil {
-		t.Fatalf("%s: %v", query, err)
+		tb.Fatalf("%s: %v", query, err)
 	}
 	return out
 }
 
 // number reads one number.
-func number(t testing.TB, db *gorm.DB, query string, args ...any) int {
-	t.Helper()
+func number(tb testing.TB, db *gorm.DB, query string, args ...any) int {
+	tb.Helper()
 	var n int
 	if err := db.Raw(query, args...).Scan(&n).Error; err != nil {
-		t.Fatalf("%s: %v", query, err)
+		tb.Fatalf("%s: %v", query, err)
 	}
 	return n
 }

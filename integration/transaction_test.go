@@ -18,11 +18,12 @@ import (
 	"github.com/capbus/gocap/cap"
 )
 
-// way is one way of an application to end a transaction.
+// way is one way of an application to end a transaction. It returns what went
+// wrong, not how the transaction ended.
 type way struct {
 	name   string
 	commit bool
-	run    func(t *testing.T, s *service, id string)
+	run    func(ctx context.Context, s *service, id string) error
 }
 
 // write is what the application does in each way: its own row and the message.
@@ -33,142 +34,132 @@ func (s *service) write(ctx context.Context, tx *gorm.DB, id string) error {
 	return s.bus.Publish(ctx, tx, "order.placed", order{id})
 }
 
-// closure runs a gorm transaction over a session of the store's database.
-func closure(session *gorm.Session, end func(tx *gorm.DB) error) func(*testing.T, *service, string) {
-	return func(t *testing.T, s *service, id string) {
+// closure runs a gorm transaction in a session of the store's database.
+func closure(session *gorm.Session, end func(*gorm.DB) error) func(context.Context, *service, string) error {
+	return func(ctx context.Context, s *service, id string) (err error) {
 		defer func() {
 			if p := recover(); p != nil && p != "on purpose" {
 				panic(p)
 			}
 		}()
-		ctx := t.Context()
-		err := s.store.DB().Session(session).WithContext(ctx).Transaction(func(tx *gorm.DB) error {
-			if err := s.write(ctx, tx, id); err != nil {
-				return err
-			}
-			return end(tx)
+		err = s.store.DB().Session(session).WithContext(ctx).Transaction(func(tx *gorm.DB) error {
+			return errors.Join(s.write(ctx, tx, id), end(tx))
 		})
-		if err != nil && !errors.Is(err, errRollback) {
-			t.Errorf("%s: %v", id, err)
+		if errors.Is(err, errRollback) {
+			err = nil
 		}
+		return err
 	}
 }
 
-func ok(*gorm.DB) error    { return nil }
-func fails(*gorm.DB) error { return errRollback }
+func ok(*gorm.DB) error     { return nil }
+func fails(*gorm.DB) error  { return errRollback }
+func panics(*gorm.DB) error { panic("on purpose") }
 
 // sqlTx runs a transaction of database/sql.
-func sqlTx(end func(*sql.Tx) error) func(*testing.T, *service, string) {
-	return func(t *testing.T, s *service, id string) {
-		ctx := t.Context()
+func sqlTx(end func(*sql.Tx) error) func(context.Context, *service, string) error {
+	return func(ctx context.Context, s *service, id string) error {
 		db, err := s.store.DB().DB()
 		if err != nil {
-			t.Error(err)
-			return
+			return err
 		}
 		tx, err := db.BeginTx(ctx, nil)
 		if err != nil {
-			t.Error(err)
-			return
+			return err
 		}
 		if _, err = tx.ExecContext(ctx, "INSERT INTO orders VALUES (?)", id); err == nil {
 			err = s.bus.Publish(ctx, tx, "order.placed", order{id})
 		}
-		if err != nil {
-			t.Error(err)
-		}
-		if err := end(tx); err != nil {
-			t.Error(err)
-		}
+		return errors.Join(err, end(tx))
 	}
 }
 
+func commitElsewhere(tx *sql.Tx) error {
+	done := make(chan error)
+	go func() { done <- tx.Commit() }()
+	return <-done
+}
+
+func newSession(ctx context.Context, s *service, id string) error {
+	return s.store.DB().Transaction(func(tx *gorm.DB) error {
+		return s.write(ctx, tx.Session(&gorm.Session{NewDB: true}), id)
+	})
+}
+
+// savepoint writes in a nested transaction, of which it keeps the result or not;
+// the outer one commits.
+func savepoint(keep bool) func(context.Context, *service, string) error {
+	return func(ctx context.Context, s *service, id string) error {
+		return s.store.DB().Transaction(func(tx *gorm.DB) error {
+			err := tx.Transaction(func(inner *gorm.DB) error {
+				if err := s.write(ctx, inner, id); err != nil || keep {
+					return err
+				}
+				return errRollback
+			})
+			if errors.Is(err, errRollback) {
+				return nil
+			}
+			return err
+		})
+	}
+}
+
+func beginAndCommit(ctx context.Context, s *service, id string) error {
+	tx := s.store.DB().Begin()
+	return errors.Join(s.write(ctx, tx, id), tx.Commit().Error)
+}
+
+func inTx(ctx context.Context, s *service, id string) error {
+	return s.bus.InTx(ctx, func(ctx context.Context, tx cap.Tx) error { return s.write(ctx, tx.(*gorm.DB), id) })
+}
+
+func contextEnds(ctx context.Context, s *service, id string) error {
+	ctx, cancel := context.WithCancel(ctx)
+	if err := s.placeThen(ctx, id, cancel); err == nil {
+		return errors.New("it was committed")
+	}
+	return nil
+}
+
+func connectionCloses(ctx context.Context, s *service, id string) error {
+	db, err := s.store.DB().DB()
+	if err != nil {
+		return err
+	}
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	tx, err := conn.BeginTx(ctx, nil)
+	if err == nil {
+		err = s.bus.Publish(ctx, tx, "order.placed", order{id})
+	}
+	err = errors.Join(err, conn.Raw(func(c any) error { return c.(driver.Conn).Close() }))
+	_ = tx.Rollback() // gives the connection back; it cannot work
+	_ = conn.Close()
+	return err
+}
+
 func ways() []way {
-	plain := &gorm.Session{}
+	plain, prepared := &gorm.Session{}, &gorm.Session{PrepareStmt: true}
 	return []way{
 		{"gorm closure", true, closure(plain, ok)},
-		{"gorm prepared statements", true, closure(&gorm.Session{PrepareStmt: true}, ok)},
+		{"gorm prepared statements", true, closure(prepared, ok)},
 		{"gorm without default transaction", true, closure(&gorm.Session{SkipDefaultTransaction: true}, ok)},
-		{"gorm new session inside", true, func(t *testing.T, s *service, id string) {
-			err := s.store.DB().Transaction(func(tx *gorm.DB) error {
-				return s.write(t.Context(), tx.Session(&gorm.Session{NewDB: true}), id)
-			})
-			if err != nil {
-				t.Error(err)
-			}
-		}},
-		{"gorm savepoint kept", true, func(t *testing.T, s *service, id string) {
-			err := s.store.DB().Transaction(func(tx *gorm.DB) error {
-				return tx.Transaction(func(inner *gorm.DB) error { return s.write(t.Context(), inner, id) })
-			})
-			if err != nil {
-				t.Error(err)
-			}
-		}},
-		{"gorm begin and commit", true, func(t *testing.T, s *service, id string) {
-			tx := s.store.DB().Begin()
-			if err := errors.Join(s.write(t.Context(), tx, id), tx.Commit().Error); err != nil {
-				t.Error(err)
-			}
-		}},
-		{"committed by another goroutine", true, sqlTx(func(tx *sql.Tx) error {
-			done := make(chan error)
-			go func() { done <- tx.Commit() }()
-			return <-done
-		})},
+		{"gorm new session inside", true, newSession},
+		{"gorm savepoint kept", true, savepoint(true)},
+		{"gorm begin and commit", true, beginAndCommit},
 		{"database/sql", true, sqlTx((*sql.Tx).Commit)},
-		{"bus.InTx", true, func(t *testing.T, s *service, id string) {
-			err := s.bus.InTx(t.Context(), func(ctx context.Context, tx cap.Tx) error { return s.write(ctx, tx.(*gorm.DB), id) })
-			if err != nil {
-				t.Error(err)
-			}
-		}},
+		{"committed by another goroutine", true, sqlTx(commitElsewhere)},
+		{"bus.InTx", true, inTx},
 		{"gorm closure fails", false, closure(plain, fails)},
-		{"gorm prepared statements fail", false, closure(&gorm.Session{PrepareStmt: true}, fails)},
-		{"gorm closure panics", false, closure(plain, func(*gorm.DB) error { panic("on purpose") })},
+		{"gorm prepared statements fail", false, closure(prepared, fails)},
+		{"gorm closure panics", false, closure(plain, panics)},
+		{"gorm savepoint rolled back", false, savepoint(false)},
 		{"database/sql rollback", false, sqlTx((*sql.Tx).Rollback)},
-		{"gorm savepoint rolled back", false, func(t *testing.T, s *service, id string) {
-			err := s.store.DB().Transaction(func(tx *gorm.DB) error {
-				err := tx.Transaction(func(inner *gorm.DB) error { return errors.Join(s.write(t.Context(), inner, id), errRollback) })
-				if !errors.Is(err, errRollback) {
-					t.Error(err)
-				}
-				return nil // the outer one commits
-			})
-			if err != nil {
-				t.Error(err)
-			}
-		}},
-		{"context ends before the commit", false, func(t *testing.T, s *service, id string) {
-			ctx, cancel := context.WithCancel(t.Context())
-			if err := s.placeThen(ctx, id, cancel); err == nil {
-				t.Errorf("%s was committed", id)
-			}
-		}},
-		{"connection closed before the commit", false, func(t *testing.T, s *service, id string) {
-			db, err := s.store.DB().DB()
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			conn, err := db.Conn(t.Context())
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			tx, err := conn.BeginTx(t.Context(), nil)
-			if err == nil {
-				err = s.bus.Publish(t.Context(), tx, "order.placed", order{id})
-			}
-			if err != nil {
-				t.Error(err)
-			}
-			if err := conn.Raw(func(c any) error { return c.(driver.Conn).Close() }); err != nil {
-				t.Error(err)
-			}
-			_ = tx.Rollback() // gives the connection back; it cannot work
-			_ = conn.Close()
-		}},
+		{"context ends before the commit", false, contextEnds},
+		{"connection closes before the commit", false, connectionCloses},
 	}
 }
 
@@ -188,7 +179,11 @@ func TestCommitDecides(t *testing.T) {
 			} else {
 				id = "rolled-back-" + id
 			}
-			all.Go(func() { w.run(t, s, id) })
+			all.Go(func() {
+				if err := w.run(t.Context(), s, id); err != nil {
+					t.Errorf("%s: %v", id, err)
+				}
+			})
 		}
 	}
 	all.Wait()
@@ -222,8 +217,11 @@ func TestWakeUpBeatsThePoll(t *testing.T) {
 		o.PollInterval, o.FallbackWindow = 30*time.Second, time.Minute
 	})
 	for _, w := range ways() {
-		if w.commit {
-			w.run(t, s, w.name)
+		if !w.commit {
+			continue
+		}
+		if err := w.run(t.Context(), s, w.name); err != nil {
+			t.Errorf("%s: %v", w.name, err)
 		}
 	}
 	tx := s.store.DB().Begin()
