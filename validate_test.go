@@ -19,7 +19,7 @@ func problems(t *testing.T, err error) (fields []string, all []*gocap.FieldError
 	if err == nil {
 		return nil, nil
 	}
-	joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // this one must be a joined one
+	joined, ok := err.(interface{ Unwrap() []error }) // a joined one, and nothing around it
 	if !ok {
 		t.Fatalf("Validate returned %T, want joined errors", err)
 	}

@@ -111,7 +111,7 @@ func TestTheAPIIsTheReviewedOne(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	want, err := os.ReadFile(golden)
+	want, err := os.ReadFile(golden) //nolint:gosec // a fixed name
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package cap_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -35,7 +36,7 @@ func TestPublishInAHandlerCommitsWithItsSuccess(t *testing.T) {
 				r := running(t, cap.Options{}, subscribe.To("outer", func(ctx context.Context, _ string) error {
 					runs++
 					// The package function finds the handler's bus: there is no default one.
-					if err := cap.Publish(ctx, nil, "nested", "nested "+string(rune('0'+runs))); err != nil {
+					if err := cap.Publish(ctx, nil, "nested", fmt.Sprint("nested ", runs)); err != nil {
 						t.Errorf("Publish in a handler: %v", err)
 					}
 					pause(2 * time.Second)
@@ -68,7 +69,7 @@ func TestNothingOfALostRunStays(t *testing.T) {
 		handler := func(ctx context.Context, _ string) error {
 			n := len(runs.all())
 			runs.add("run")
-			if err := cap.Publish(ctx, nil, "nested", "of run "+string(rune('1'+n))); err != nil {
+			if err := cap.Publish(ctx, nil, "nested", fmt.Sprint("of run ", n+1)); err != nil {
 				t.Errorf("Publish in a handler: %v", err)
 			}
 			if n == 0 {
@@ -102,7 +103,7 @@ func TestTheInboxTransactionBeginsWhenItIsAskedFor(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		counting := &countingStore{Store: memstore.New(memstore.Config{})}
-		var kept context.Context //nolint:containedctx // to use it too late is the point
+		var kept context.Context // to be used too late
 		r := running(t, cap.Options{Storage: counting},
 			subscribe.To("plain", func(context.Context, string) error { return nil }),
 			subscribe.To("asks", func(ctx context.Context, _ string) error {

@@ -71,7 +71,7 @@ func (r *rig) start(t *testing.T) *rig {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := r.Stop(context.Background()); err != nil {
+		if err := r.Stop(context.WithoutCancel(t.Context())); err != nil {
 			t.Errorf("Stop: %v", err)
 		}
 	})

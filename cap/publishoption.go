@@ -42,17 +42,25 @@ func WithID(id string) PublishOption {
 	}
 }
 
-// reserved are the headers that Publish sets itself.
-var reserved = map[string]string{
-	transport.HeaderID: "WithID", transport.HeaderTopic: "the topic argument", transport.HeaderType: "",
-	transport.HeaderSentTime: "", transport.HeaderGroup: "", transport.HeaderKey: "",
+// reserved reports whether Publish sets a header itself, and what to use instead;
+// "": nothing.
+func reserved(key string) (instead string, ok bool) {
+	switch key {
+	case transport.HeaderID:
+		return "WithID", true
+	case transport.HeaderTopic:
+		return "the topic argument", true
+	case transport.HeaderType, transport.HeaderSentTime, transport.HeaderGroup, transport.HeaderKey:
+		return "", true
+	}
+	return "", false
 }
 
 // WithHeader adds a header. The names that the framework sets itself (cap-msg-id
 // and the like) are refused.
 func WithHeader(key, value string) PublishOption {
 	return func(o *publishOptions) {
-		if instead, ok := reserved[key]; ok {
+		if instead, ok := reserved(key); ok {
 			if instead != "" {
 				instead = "; use " + instead
 			}

@@ -110,13 +110,13 @@ func (c *Consumer) endStale(ctx context.Context, t *rows.Tenure) error {
 			admitted = append(admitted, rec)
 		}
 	}
-	c.Admit(t, admitted)
+	c.Admit(t, admitted) //nolint:contextcheck // what it starts outlives the look
 	return nil
 }
 
 // unserved ends a row whose subscription nobody has.
 func (c *Consumer) unserved(t *rows.Tenure, rec *storage.Record) {
-	c.cfg.Log.Log.LogAttrs(context.Background(), slog.LevelError, "message not handled, no subscription takes it", //nolint:forbidigo // a log line belongs to no request
+	c.cfg.Log.Log.LogAttrs(t.Context(), slog.LevelError, "message not handled, no subscription takes it",
 		slog.String("topic", rec.Topic), slog.String("group", rec.Group), slog.String("subscriber", rec.Subscriber), slog.String("msg_id", rec.MessageID))
 	r := &rows.Row{Record: rec, Tenure: t}
 	c.desk.Settle(r, c.cfg.Policy.Final(rec, "no subscription takes it", false))

@@ -92,7 +92,7 @@ type uncommittingTx struct {
 	u *uncommitting
 }
 
-var errLost = errors.New("connection lost") //nolint:gochecknoglobals // a constant
+var errLost = errors.New("connection lost")
 
 func (u *uncommitting) Begin(ctx context.Context) (storage.Tx, error) {
 	tx, err := u.Store.Begin(ctx)
@@ -102,7 +102,7 @@ func (u *uncommitting) Begin(ctx context.Context) (storage.Tx, error) {
 func (t uncommittingTx) Commit() error {
 	switch t.u.commits++; t.u.commits {
 	case 1:
-		return errors.Join(errLost, t.Tx.Rollback())
+		return errors.Join(errLost, t.Rollback())
 	case 2:
 		return errors.Join(errLost, t.Tx.Commit())
 	}

@@ -139,7 +139,7 @@ func (r *rig) startUntil() (stop func()) {
 	}
 }
 
-var errStopping = errors.New("stopping") //nolint:gochecknoglobals // a constant
+var errStopping = errors.New("stopping")
 
 // look finds due rows every 100 ms.
 func (r *rig) look(ctx context.Context) {
@@ -162,7 +162,7 @@ func (r *rig) look(ctx context.Context) {
 				r.t.Errorf("due rows: %v", err)
 			}
 			recs = slices.DeleteFunc(recs, func(rec *storage.Record) bool { return !look.Take(rec.ID) })
-			r.consumer.Admit(t, recs)
+			r.consumer.Admit(t, recs) //nolint:contextcheck // what it starts outlives the look
 			look.End()
 		}
 	}

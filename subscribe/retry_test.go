@@ -62,7 +62,8 @@ func TestWhenAFailedMessageIsTriedAgain(t *testing.T) {
 		"the subscription's count": {nil, no, []subscribe.Option{subscribe.FailedRetryCount(2)}, waits{0}},
 		"the subscription's interval": {
 			func(c *subscribe.ConsumerConfig) { c.Policy.Count = 5 }, no,
-			[]subscribe.Option{subscribe.FailedRetryInterval(5 * s)}, waits{0, 0, 5 * s, 5 * s},
+			[]subscribe.Option{subscribe.FailedRetryInterval(5 * s)},
+			waits{0, 0, 5 * s, 5 * s},
 		},
 		"the subscription's backoff": {
 			nil, no, []subscribe.Option{subscribe.RetryBackoff(linear), subscribe.FailedRetryCount(3)}, waits{10 * s, 20 * s},
@@ -72,11 +73,13 @@ func TestWhenAFailedMessageIsTriedAgain(t *testing.T) {
 		},
 		"RetryAfter counts": {
 			func(c *subscribe.ConsumerConfig) { c.Policy.Count = 3 },
-			func(int) error { return subscribe.RetryAfter(7*s, errors.New("no")) }, nil, waits{7 * s, 7 * s},
+			func(int) error { return subscribe.RetryAfter(7*s, errors.New("no")) }, nil,
+			waits{7 * s, 7 * s},
 		},
 		"RetryAfter, wrapped": {
 			func(c *subscribe.ConsumerConfig) { c.Policy.Count = 2 },
-			func(int) error { return fmt.Errorf("x: %w", subscribe.RetryAfter(7*s, nil)) }, nil, waits{7 * s},
+			func(int) error { return fmt.Errorf("x: %w", subscribe.RetryAfter(7*s, nil)) }, nil,
+			waits{7 * s},
 		},
 		"Snooze does not count": {
 			func(c *subscribe.ConsumerConfig) { c.Policy.Count = 2 },
@@ -85,7 +88,8 @@ func TestWhenAFailedMessageIsTriedAgain(t *testing.T) {
 					return subscribe.Snooze(30 * s)
 				}
 				return errors.New("no")
-			}, nil, waits{30 * s, 30 * s, 30 * s, 30 * s, 30 * s, 0},
+			}, nil,
+			waits{30 * s, 30 * s, 30 * s, 30 * s, 30 * s, 0},
 		},
 		"Reject is final": {nil, func(run int) error {
 			if run == 2 {
