@@ -78,7 +78,7 @@ func TestConcurrencyOfASubscription(t *testing.T) {
 		var single, free, many gauge
 		r := running(t, func(c *subscribe.ConsumerConfig) { c.Concurrency = 4 },
 			subscribe.To("single", single.handler, subscribe.Concurrency(1)),
-			subscribe.To("free", free.handler),
+			subscribe.To("free", free.handler, subscribe.Group("free")),
 			subscribe.To("many", many.handler, subscribe.Group("other"), subscribe.Concurrency(9)))
 		for _, topic := range []string{"single", "free", "many"} {
 			r.sendMany(topic, 60)
