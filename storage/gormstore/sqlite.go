@@ -13,11 +13,11 @@ import (
 // expression. Within a statement it stands still.
 const sqliteNow = `(CAST((julianday('now')-2440587.5)*86400000.0+0.5 AS INTEGER)*1000)`
 
-// Limits of SQLite's defaults, with room to spare: 32,766 parameters and 500
-// terms of a compound SELECT in a statement.
+// SQLite allows 32,766 parameters and 500 terms of a compound SELECT in a
+// statement; the time to parse one grows with the square of its terms.
 const (
 	sqliteRows  = 512 // rows, or ids, in a statement
-	sqliteTerms = 128 // lanes in a statement, of two terms each
+	sqliteTerms = 32  // lanes in a statement
 )
 
 // sqliteText is the SQL of SQLite: what differs between databases is in this
@@ -174,10 +174,10 @@ const sqliteEncoding = "UTF-8"
 // check reads nothing from every table, by the columns that this release uses.
 func (t *sqliteText) check() []string {
 	return []string{
-		`SELECT ` + rowColumns(storage.Outbox) + `, ordering_key, updated_at FROM ` + t.published + ` LIMIT 0`,
-		`SELECT ` + rowColumns(storage.Inbox) + `, ordering_key, updated_at FROM ` + t.received + ` LIMIT 0`,
+		`SELECT ` + rowColumns(storage.Outbox) + `, ordering_key, updated_at FROM ` + t.published + ` WHERE seq < 0`,
+		`SELECT ` + rowColumns(storage.Inbox) + `, ordering_key, updated_at FROM ` + t.received + ` WHERE seq < 0`,
 		`SELECT number, box, version, transport, destination, joined_at, beat_at, lease, ended_at, died FROM ` +
-			t.instances + ` LIMIT 0`,
+			t.instances + ` WHERE number < 0`,
 	}
 }
 

@@ -106,6 +106,21 @@ func (t *sqliteText) unmatched() string {
 		` AND seq > ? ORDER BY seq` + limit
 }
 
+// everySubscriber tells that a lane means all of its group.
+func everySubscriber(b storage.Box, q storage.Query) bool { return b == storage.Inbox && q.Stale > 0 }
+
+// subscribers hops over the subscribers of one owner's rows in a group.
+func (t *sqliteText) subscribers(anyone bool) string {
+	from := `SELECT min(subscriber) FROM ` + t.received + ` WHERE version = ?1 AND group_name = ?2 AND due_at IS NOT NULL`
+	if anyone {
+		from += ` AND owner IS NULL`
+	} else {
+		from += ` AND owner = ?3`
+	}
+	return `WITH RECURSIVE hop(s) AS (` + from + ` UNION ALL SELECT (` + from +
+		` AND subscriber > hop.s) FROM hop WHERE hop.s IS NOT NULL) SELECT CAST(s AS BLOB) FROM hop WHERE s IS NOT NULL`
+}
+
 // noLane stands for a lane that only fills up the text.
 const noLane = -1
 
@@ -123,14 +138,15 @@ func (t *sqliteText) orphanage(b storage.Box, version string, q storage.Query) (
 		`orphan(o) AS (SELECT o FROM hop WHERE o IS NOT NULL AND NOT EXISTS (SELECT 1 FROM ` + t.instances +
 		` WHERE number = hop.o AND ended_at IS NULL) UNION ALL SELECT NULL) ` +
 		`SELECT lane.i, orphan.o FROM orphan CROSS JOIN lane WHERE EXISTS (SELECT 1 FROM ` + table +
-		` AS r WHERE r.version = ?1 AND r.owner IS orphan.o AND r.due_at <= ` + sqliteNow + ` - ?2`)
-	if b == storage.Inbox {
-		sb.WriteString(` AND r.group_name = lane.g`)
-		if q.Stale <= 0 {
-			sb.WriteString(` AND r.subscriber = lane.s`)
-		}
+		` AS r WHERE r.version = ?1 AND r.owner IS orphan.o`)
+	switch {
+	case everySubscriber(b, q):
+		sb.WriteString(` AND r.group_name = lane.g AND r.due_at IS NOT NULL)`)
+	case b == storage.Inbox:
+		sb.WriteString(` AND r.group_name = lane.g AND r.subscriber = lane.s AND r.due_at <= ` + sqliteNow + ` - ?2)`)
+	default:
+		sb.WriteString(` AND r.due_at <= ` + sqliteNow + ` - ?2)`)
 	}
-	sb.WriteString(`)`)
 	args := []any{version, max(q.Stale, 0).Microseconds()}
 	for i, l := range q.Lanes {
 		args = append(args, i, l.Group, l.Subscriber)
@@ -150,10 +166,8 @@ func (t *sqliteText) candidates(b storage.Box, version string, q storage.Query, 
 			sb.WriteString(` UNION ALL `)
 		}
 		l := q.Lanes[p.lane]
+		l.Subscriber = p.subscriber
 		where, wargs := laneOf(b, version, l)
-		if b == storage.Inbox && q.Stale > 0 {
-			where, wargs = `version = ? AND group_name = ?`, []any{version, l.Group}
-		}
 		if p.owner == 0 {
 			where += ` AND owner IS NULL`
 		} else {

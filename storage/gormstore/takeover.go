@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"errors"
 	"slices"
 
 	"github.com/capbus/gocap/storage"
@@ -12,8 +13,9 @@ import (
 // pair is a lane in which an owner who is not living has due rows; owner 0 is
 // nobody.
 type pair struct {
-	lane  int
-	owner int64
+	lane       int
+	owner      int64
+	subscriber string
 }
 
 // candidate is a row that may be taken over.
@@ -131,7 +133,11 @@ func (m *member) candidates(ctx context.Context, db querier, q storage.Query, so
 	if err != nil {
 		return nil, err
 	}
-	if some {
+	if everySubscriber(m.box, q) {
+		if pairs, err = m.withSubscribers(ctx, db, q, pairs); err != nil {
+			return nil, err
+		}
+	} else if some {
 		for _, p := range pairs {
 			found = append(found, candidate{pair: p})
 		}
@@ -221,6 +227,7 @@ func (m *member) orphanage(ctx context.Context, db querier, q storage.Query) ([]
 				return err
 			}
 			if p.owner = owner.Int64; p.lane != noLane {
+				p.subscriber = part[p.lane].Subscriber
 				p.lane += first
 				pairs = append(pairs, p)
 			}
@@ -229,6 +236,30 @@ func (m *member) orphanage(ctx context.Context, db querier, q storage.Query) ([]
 		return rows.Err()
 	})
 	return pairs, err
+}
+
+// withSubscribers makes of each pair one for every subscriber of the group.
+func (m *member) withSubscribers(ctx context.Context, db querier, q storage.Query, pairs []pair) ([]pair, error) {
+	var out []pair
+	for _, p := range pairs {
+		args := []any{m.version, q.Lanes[p.lane].Group}
+		if p.owner != 0 {
+			args = append(args, p.owner)
+		}
+		rows, err := db.QueryContext(ctx, m.s.text.subscribers(p.owner == 0), args...)
+		if err != nil {
+			return nil, err
+		}
+		for rows.Next() && err == nil {
+			if err = rows.Scan(&p.subscriber); err == nil {
+				out = append(out, p)
+			}
+		}
+		if err = errors.Join(err, rows.Err(), rows.Close()); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
 }
 
 func readCandidates(ctx context.Context, db querier, into *[]candidate, query string, args ...any) error {

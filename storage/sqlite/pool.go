@@ -26,41 +26,39 @@ var (
 	_ gormstore.ReadPooler = (*pool)(nil)
 )
 
-// pool is the gorm.ConnPool over a writing connection and some reading ones. A
-// database in memory has one connection for both.
+// pool is the gorm.ConnPool over a writing connection and some reading ones. The
+// store's own looks have connections to themselves: rows that the application
+// reads slowly must not hold up messages. A database in memory has one
+// connection for all.
 type pool struct {
-	write, read *sql.DB
-	wait        time.Duration // for the writing connection
+	write, read, look *sql.DB
+	wait              time.Duration // for the writing connection
 
 	closing  sync.Once
 	closeErr error
 }
 
 // ReadPool implements gormstore.ReadPooler.
-func (p *pool) ReadPool() *sql.DB { return p.read }
+func (p *pool) ReadPool() *sql.DB { return p.look }
 
 // GetDBConn implements gorm.GetDBConnector: db.DB() is the writing pool.
 func (p *pool) GetDBConn() (*sql.DB, error) { return p.write, nil }
 
-// Ping connects both pools.
-func (p *pool) Ping() error {
-	return errors.Join(p.write.Ping(), p.read.Ping())
-}
-
-// Close closes both pools, once.
+// Close closes all pools, once.
 func (p *pool) Close() error {
 	p.closing.Do(func() {
-		if p.read != p.write {
-			p.closeErr = p.read.Close()
-		}
-		p.closeErr = errors.Join(p.closeErr, p.write.Close())
+		p.closeErr = errors.Join(p.look.Close(), p.read.Close(), p.write.Close())
 	})
 	return p.closeErr
 }
 
 // BeginTx implements gorm.TxBeginner. The waiting is bounded; the transaction's
-// life is bounded by ctx alone.
+// life is bounded by ctx alone. One that is to read only gets a reading
+// connection, and sees one state of the database throughout.
 func (p *pool) BeginTx(ctx context.Context, opts *sql.TxOptions) (*sql.Tx, error) {
+	if opts != nil && opts.ReadOnly {
+		return p.read.BeginTx(ctx, opts)
+	}
 	conn, err := p.conn(ctx)
 	if err != nil {
 		return nil, err

@@ -33,8 +33,8 @@ const memory = ":memory:"
 // store's Close closes the connections.
 //
 // The *gorm.DB of the store (DB) sends a statement that begins with SELECT,
-// outside a transaction, to the reading connections, and everything else to the
-// writing one. What it cannot see is that a temporary table, or an attached
+// outside a transaction, to the reading connections, as it does a transaction
+// with sql.TxOptions.ReadOnly, and everything else to the writing one. What it cannot see is that a temporary table, or an attached
 // database, is there on just one of them: use those in a transaction. A begin,
 // or a write outside a transaction, that cannot have the writing connection
 // within BusyTimeout fails with ErrBusy: most often the caller itself holds a
@@ -87,28 +87,43 @@ func checkPath(path string) error {
 	return nil
 }
 
+// lookers is the number of connections for the looks of the store: one for each
+// box.
+const lookers = 2
+
 func openPool(path string, cfg Config) (*pool, error) {
-	write, err := sql.Open(sqlite.DriverName, dsn(path, cfg, false))
+	write, err := openDB(path, cfg, 1, false)
 	if err != nil {
 		return nil, err
 	}
-	write.SetMaxOpenConns(1)
-	write.SetMaxIdleConns(1)
-	p := &pool{write: write, read: write, wait: cfg.BusyTimeout}
+	p := &pool{write: write, read: write, look: write, wait: cfg.BusyTimeout}
 	if path == memory {
 		return p, nil
 	}
+	// The first connection makes the file; the others only read it.
 	if err := checkWAL(write); err != nil {
 		return nil, errors.Join(err, write.Close())
 	}
-	read, err := sql.Open(sqlite.DriverName, dsn(path, cfg, true))
+	read, err := openDB(path, cfg, cfg.Readers, true)
 	if err != nil {
 		return nil, errors.Join(err, write.Close())
 	}
-	read.SetMaxOpenConns(cfg.Readers)
-	read.SetMaxIdleConns(cfg.Readers)
-	p.read = read
+	look, err := openDB(path, cfg, lookers, true)
+	if err != nil {
+		return nil, errors.Join(err, read.Close(), write.Close())
+	}
+	p.read, p.look = read, look
 	return p, nil
+}
+
+func openDB(path string, cfg Config, conns int, reading bool) (*sql.DB, error) {
+	db, err := sql.Open(sqlite.DriverName, dsn(path, cfg, reading))
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(conns)
+	db.SetMaxIdleConns(conns)
+	return db, nil
 }
 
 // checkWAL connects, and makes sure that the file took the WAL mode: SQLite

@@ -1,0 +1,119 @@
+package sqlite_test
+
+import (
+	"errors"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"gorm.io/gorm"
+	"gorm.io/gorm/schema"
+
+	"github.com/capbus/gocap/storage"
+	"github.com/capbus/gocap/storage/sqlite"
+)
+
+// TestManyStartAtOnceOnAnEmptyFile: each opens it, makes the tables and can
+// work at once.
+func TestManyStartAtOnceOnAnEmptyFile(t *testing.T) {
+	t.Parallel()
+	const rounds, starters = 3, 20
+	for range rounds {
+		path := filepath.Join(t.TempDir(), "cap.db")
+		errs := make(chan error, starters)
+		var wg sync.WaitGroup
+		for range starters {
+			wg.Go(func() {
+				s, err := sqlite.Open(path, sqlite.Config{})
+				if err == nil {
+					err = s.Migrate(t.Context())
+				}
+				if err == nil {
+					_, err = s.Join(t.Context(), storage.Instance{Box: storage.Outbox, Version: version, Lease: 1e10})
+				}
+				if s != nil {
+					err = errors.Join(err, s.Close())
+				}
+				errs <- err
+			})
+		}
+		wg.Wait()
+		close(errs)
+		for err := range errs {
+			must(t, err)
+		}
+		s := open(t, path)
+		if n := count(t, s, "SELECT count(*) FROM cap_instances"); n != starters {
+			t.Errorf("%d instances", n)
+		}
+		if n := count(t, s, "SELECT count(*) FROM cap_migrations"); n != 1 {
+			t.Errorf("%d migrations", n)
+		}
+	}
+}
+
+// TestTablesAreNamedAsConfigured, whatever gorm's own naming is.
+func TestTablesAreNamedAsConfigured(t *testing.T) {
+	t.Parallel()
+	for _, prefix := range []string{"Shop_", "select", "_x1", strings.Repeat("p", 32)} {
+		s := newStore(t, func(c *sqlite.Config) {
+			c.TablePrefix = prefix
+			c.GORM = &gorm.Config{NamingStrategy: schema.NamingStrategy{TablePrefix: "other_", SingularTable: true}}
+		})
+		publish(t, s, outgoing(0))
+		if n := count(t, s, `SELECT count(*) FROM "`+prefix+`published"`); n != 1 {
+			t.Errorf("%s: %d rows", prefix, n)
+		}
+		n := count(t, s, "SELECT count(*) FROM sqlite_master WHERE name NOT LIKE ? || '%' AND name NOT LIKE 'sqlite_%'", prefix)
+		if n != 0 {
+			t.Errorf("%s: %d other objects", prefix, n)
+		}
+	}
+}
+
+// TestMigrationsAreUndoneByTheirDownTexts, and may be applied by hand.
+func TestMigrationsAreUndoneByTheirDownTexts(t *testing.T) {
+	t.Parallel()
+	s := open(t, filepath.Join(t.TempDir(), "cap.db"))
+	list, err := s.Migrations()
+	must(t, err)
+	for range 2 {
+		for _, m := range list {
+			must(t, s.DB().Exec(m.Up).Error)
+		}
+		must(t, s.Check(t.Context()))
+		for i := range list {
+			must(t, s.DB().Exec(list[len(list)-1-i].Down).Error)
+		}
+		if n := count(t, s, "SELECT count(*) FROM sqlite_master WHERE name LIKE 'cap_%'"); n != 0 {
+			t.Errorf("%d objects are left", n)
+		}
+	}
+	if err := s.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "cap_published") {
+		t.Errorf("check without tables: %v", err)
+	}
+}
+
+// TestALaterReleasesStepsAreLeftAlone.
+func TestALaterReleasesStepsAreLeftAlone(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	must(t, s.DB().Exec("INSERT INTO cap_migrations VALUES (99, 'later', 1)").Error)
+	must(t, s.Migrate(t.Context()))
+	if n := count(t, s, "SELECT count(*) FROM cap_migrations"); n != 2 {
+		t.Errorf("%d steps", n)
+	}
+}
+
+func TestAnotherEncodingIsRefused(t *testing.T) {
+	t.Parallel()
+	s := open(t, ":memory:")
+	must(t, s.DB().Exec("PRAGMA encoding = 'UTF-16le'").Error)
+	must(t, s.DB().Exec("CREATE TABLE x (a)").Error)
+	for _, err := range []error{s.Migrate(t.Context()), s.Check(t.Context())} {
+		if err == nil || !strings.Contains(err.Error(), "UTF-16") {
+			t.Error(err)
+		}
+	}
+}
