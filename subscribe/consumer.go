@@ -52,7 +52,7 @@ type Consumer struct {
 	groups []*group
 	lanes  map[laneKey]*route
 	freed  chan struct{}
-	later  func(time.Duration)
+	later  func(in time.Duration, passed bool)
 }
 
 type laneKey struct{ group, subscriber string }
@@ -60,13 +60,13 @@ type laneKey struct{ group, subscriber string }
 // NewConsumer returns a Consumer; its Run does the work. The error names every
 // subscription that cannot be served.
 func NewConsumer(cfg ConsumerConfig) (*Consumer, error) {
-	c := &Consumer{cfg: cfg, lanes: map[laneKey]*route{}, freed: make(chan struct{}, 1), later: func(time.Duration) {}}
+	c := &Consumer{cfg: cfg, lanes: map[laneKey]*route{}, freed: make(chan struct{}, 1), later: func(time.Duration, bool) {}}
 	if err := c.resolve(); err != nil {
 		return nil, err
 	}
 	dc := rows.Config{
 		Log: cfg.Log, Policy: cfg.Policy, Batch: cfg.BatchSize, Suspects: max(1, cfg.Concurrency), Probation: cfg.Probation,
-		Start: c.start, Freed: c.onFreed, Later: func(d time.Duration) { c.later(d) },
+		Start: c.start, Freed: c.onFreed, Later: func(in time.Duration, passed bool) { c.later(in, passed) },
 	}
 	if cfg.Callback != nil {
 		dc.Callback = func(ctx context.Context, r *rows.Row) { cfg.Callback(ctx, r.Record, message(r.Record)) }
@@ -75,9 +75,9 @@ func NewConsumer(cfg ConsumerConfig) (*Consumer, error) {
 	return c, nil
 }
 
-// OnLater lets f know that a row will be due in so long. It is called before
-// Run.
-func (c *Consumer) OnLater(f func(time.Duration)) { c.later = f }
+// OnLater lets f know that a row will be due in so long, and whether a look has
+// passed it while it was in hand. It is called before Run.
+func (c *Consumer) OnLater(f func(in time.Duration, passed bool)) { c.later = f }
 
 // Hand is what this consumer has in hand.
 func (c *Consumer) Hand() *rows.Hand { return &c.desk.Hand }

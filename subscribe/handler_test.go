@@ -49,6 +49,27 @@ func TestTheBodyIsDecodedIntoTheHandlersType(t *testing.T) {
 	})
 }
 
+// What a handler does to its message is gone with the attempt.
+func TestEveryAttemptGetsTheMessageAsItCame(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var bodies, headers []string
+		r := running(t, nil, subscribe.To("t", func(_ context.Context, m *transport.Message) error {
+			bodies, headers = append(bodies, string(m.Body)), append(headers, m.Headers[transport.HeaderTopic])
+			m.Body[1], m.Headers[transport.HeaderTopic] = 'x', "x"
+			if len(bodies) < 5 { // in the same hands, and read again from the table
+				return errors.New("no")
+			}
+			return nil
+		}))
+		r.send("t", "1", `"m"`)
+		elapse(10 * time.Minute)
+		if want := slices.Repeat([]string{`"m"`}, 5); !slices.Equal(bodies, want) || !slices.Equal(headers, slices.Repeat([]string{"t"}, 5)) {
+			t.Errorf("bodies %v, topics %v, want them as they came", bodies, headers)
+		}
+	})
+}
+
 func TestAnEmptyBodyIsNull(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
