@@ -124,7 +124,7 @@ func (b *Bus) assemble(e *engines, subs []subscribe.Subscription) (err error) {
 		Keeper: e.handling, Hand: e.consumer.Hand(), Taker: e.consumer, Log: b.log,
 		PollInterval: o.PollInterval, BatchSize: o.BatchSize, MaxBytes: maxLookBytes,
 	})
-	e.consumer.OnLater(e.handleRetry.Expect)
+	e.consumer.OnLater(e.handleRetry.Later)
 	e.sender = &declaring{Transport: o.Transport, srcs: e.consumer.Sources()}
 	e.dispatcher, e.sendRetry = processor.NewDispatcher(processor.DispatcherConfig{
 		Transport: e.sender, Log: b.log, Policy: policy, Callback: b.callback(gocap.Publish),

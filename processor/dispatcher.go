@@ -78,7 +78,7 @@ func NewDispatcher(cfg DispatcherConfig, keeper *rows.Keeper, poll time.Duration
 		Log: cfg.Log, Policy: cfg.Policy, Batch: cfg.BatchSize, Suspects: suspects, Probation: cfg.Probation,
 		Waiting: max(1, min(maxWaiting, cfg.SendWindow/8)),
 		Start:   func(r *rows.Row) { d.queue.Add(r.Topic, r) }, Freed: d.onFreed,
-		Later: func(wait time.Duration) { d.retry.Expect(wait) },
+		Later: func(in time.Duration, passed bool) { d.retry.Later(in, passed) },
 	}
 	if cfg.Callback != nil {
 		dc.Callback = d.callback

@@ -94,6 +94,16 @@ func (n *NeedRetry) Expect(d time.Duration) {
 	}
 }
 
+// Later is as Expect, of a row that was in hand. One that a look has passed may
+// lie before the cursor already, however short its wait was: on a slow database
+// a row can be due before the write that says so has returned.
+func (n *NeedRetry) Later(d time.Duration, passed bool) {
+	n.Expect(d)
+	if passed {
+		n.Kick()
+	}
+}
+
 // expectAt reports whether that is earlier than what was known.
 func (n *NeedRetry) expectAt(at time.Time) bool {
 	n.mu.Lock()
@@ -263,6 +273,9 @@ func (n *NeedRetry) take(t *rows.Tenure, look *rows.Look, lanes, room []storage.
 			left[key]--
 			admitted = append(admitted, rec)
 		}
+	}
+	if look.Missed() {
+		n.Kick()
 	}
 	cut := n.cut(recs)
 	for _, lane := range lanes {

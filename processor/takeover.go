@@ -36,6 +36,8 @@ func (n *NeedRetry) orphans(ctx context.Context, t *rows.Tenure, room []storage.
 		if look.Take(rec.ID) {
 			used[keyOfRow(rec)]++
 			admitted = append(admitted, rec)
+		} else {
+			n.Kick() // it is this instance's own now; its hand has it still
 		}
 	}
 	more = n.cut(recs)

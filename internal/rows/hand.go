@@ -17,23 +17,25 @@ import (
 // concurrent use.
 type Hand struct {
 	mu    sync.Mutex
-	held  map[storage.ID]struct{}
-	left  map[storage.ID]uint64 // when an id left the hand, by clock
-	order []departure           // the same, oldest first
+	held  map[storage.ID]bool      // true: a look has passed it meanwhile
+	left  map[storage.ID]departure // how an id left the hand
+	order []departure              // the same, oldest first
 	looks map[*Look]struct{}
 	clock uint64 // counts departures
 }
 
 type departure struct {
-	id storage.ID
-	at uint64
+	id  storage.ID
+	at  uint64 // by clock
+	due bool   // the row will be due again
 }
 
 // Look is one reading of due rows, from before it is sent until its rows are
 // taken.
 type Look struct {
-	hand  *Hand
-	start uint64
+	hand   *Hand
+	start  uint64
+	missed bool
 }
 
 // Begin opens a look. It must be called before the rows are read, and End when
@@ -56,13 +58,23 @@ func (l *Look) Take(id storage.ID) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if _, held := h.held[id]; held {
+		h.held[id] = true
 		return false
 	}
-	if at, ok := h.left[id]; ok && at > l.start {
+	if d, ok := h.left[id]; ok && d.at > l.start {
+		l.missed = l.missed || d.due
 		return false
 	}
 	h.hold(id)
 	return true
+}
+
+// Missed reports whether the look has passed a row that left the hand after it
+// had begun and is due again: a scan behind the look may not find it.
+func (l *Look) Missed() bool {
+	l.hand.mu.Lock()
+	defer l.hand.mu.Unlock()
+	return l.missed
 }
 
 // End closes the look.
@@ -77,7 +89,7 @@ func (l *Look) End() {
 	}
 	n := 0
 	for ; n < len(h.order) && h.order[n].at <= oldest; n++ {
-		if d := h.order[n]; h.left[d.id] == d.at {
+		if d := h.order[n]; h.left[d.id].at == d.at {
 			delete(h.left, d.id)
 		}
 	}
@@ -98,9 +110,9 @@ func (h *Hand) Hold(ids ...storage.ID) {
 
 func (h *Hand) hold(id storage.ID) {
 	if h.held == nil {
-		h.held = map[storage.ID]struct{}{}
+		h.held = map[storage.ID]bool{}
 	}
-	h.held[id] = struct{}{}
+	h.held[id] = false
 }
 
 // Leave takes ids out of the hand.
@@ -108,20 +120,35 @@ func (h *Hand) Leave(ids ...storage.ID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, id := range ids {
-		if _, held := h.held[id]; !held {
-			continue
-		}
-		delete(h.held, id)
-		if len(h.looks) == 0 {
-			continue
-		}
+		h.leave(id, false)
+	}
+}
+
+// LeaveDue takes a row out of the hand that will be due again. It reports
+// whether a look has passed it meanwhile: a scan behind that look may not find
+// it.
+func (h *Hand) LeaveDue(id storage.ID) (passed bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.leave(id, true)
+}
+
+func (h *Hand) leave(id storage.ID, due bool) (passed bool) {
+	passed, held := h.held[id]
+	if !held {
+		return false
+	}
+	delete(h.held, id)
+	if len(h.looks) > 0 {
 		if h.left == nil {
-			h.left = map[storage.ID]uint64{}
+			h.left = map[storage.ID]departure{}
 		}
 		h.clock++
-		h.left[id] = h.clock
-		h.order = append(h.order, departure{id, h.clock})
+		d := departure{id: id, at: h.clock, due: due}
+		h.left[id] = d
+		h.order = append(h.order, d)
 	}
+	return passed
 }
 
 // Len returns how many rows are in hand.

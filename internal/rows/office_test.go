@@ -42,7 +42,7 @@ func open(t *testing.T, adjust func(*rows.Config)) *office {
 		Log:   quietLog(o.log),
 		Start: func(r *rows.Row) { o.note(func() { o.started = append(o.started, r) }) },
 		Freed: func(rs []*rows.Row) { o.note(func() { o.freed += len(rs) }) },
-		Later: func(d time.Duration) { o.note(func() { o.later = append(o.later, d) }) },
+		Later: func(d time.Duration, _ bool) { o.note(func() { o.later = append(o.later, d) }) },
 		Callback: func(_ context.Context, r *rows.Row) {
 			o.note(func() { o.called = append(o.called, r.Record) })
 		},
