@@ -122,8 +122,10 @@ func contextEnds(ctx context.Context, s *service, id string) error {
 	return nil
 }
 
+// connectionCloses works on a connection of its own, which it closes below
+// database/sql; the *sql.Tx is not touched any more.
 func connectionCloses(ctx context.Context, s *service, id string) error {
-	db, err := s.store.DB().DB()
+	db, err := sql.Open("sqlite", "file:"+s.path+"?_txlock=immediate&_pragma=busy_timeout(60000)")
 	if err != nil {
 		return err
 	}
@@ -131,14 +133,11 @@ func connectionCloses(ctx context.Context, s *service, id string) error {
 	if err != nil {
 		return err
 	}
-	tx, err := conn.BeginTx(ctx, nil)
+	tx, err := conn.BeginTx(context.WithoutCancel(ctx), nil)
 	if err == nil {
 		err = s.bus.Publish(ctx, tx, "order.placed", order{id})
 	}
-	err = errors.Join(err, conn.Raw(func(c any) error { return c.(driver.Conn).Close() }))
-	_ = tx.Rollback() // gives the connection back; it cannot work
-	_ = conn.Close()
-	return err
+	return errors.Join(err, conn.Raw(func(c any) error { return c.(driver.Conn).Close() }), db.Close())
 }
 
 func ways() []way {
