@@ -2,6 +2,7 @@ package subscribe
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -52,10 +53,8 @@ func (c *Consumer) adoptUnmatched(ctx context.Context, t *rows.Tenure, after int
 		}
 		for _, rec := range recs {
 			after = rec.Position.Seq
-			if g := byName[rec.Group]; g != nil {
-				if err := g.split(ctx, t, rec); err != nil {
-					return after, err
-				}
+			if _, err := c.split(ctx, t, rec); err != nil {
+				return after, err
 			}
 		}
 		if len(recs) < adoptBatch {
@@ -65,8 +64,13 @@ func (c *Consumer) adoptUnmatched(ctx context.Context, t *rows.Tenure, after int
 	return after, nil
 }
 
-// split turns an unmatched row into rows of the subscriptions that match it.
-func (g *group) split(ctx context.Context, t *rows.Tenure, rec *storage.Record) error {
+// split turns an unmatched row into rows of the subscriptions that match it; it
+// reports false when none does.
+func (c *Consumer) split(ctx context.Context, t *rows.Tenure, rec *storage.Record) (bool, error) {
+	g := c.group(rec.Group)
+	if g == nil {
+		return false, nil
+	}
 	var into []*storage.Record
 	var held []storage.ID
 	for _, rt := range g.routes {
@@ -79,15 +83,24 @@ func (g *group) split(ctx context.Context, t *rows.Tenure, rec *storage.Record) 
 		}
 	}
 	if len(into) == 0 {
-		return nil
+		return false, nil
 	}
 	g.c.desk.Hand.Hold(held...)
 	fresh, err := t.Split(ctx, rec, into...)
 	if err != nil {
 		g.c.desk.Hand.Leave(held...)
-		return err
+		return true, err
 	}
 	g.admitFresh(t, held, fresh)
+	return true, nil
+}
+
+func (c *Consumer) group(name string) *group {
+	for _, g := range c.groups {
+		if g.name == name {
+			return g
+		}
+	}
 	return nil
 }
 
@@ -106,12 +119,18 @@ func (c *Consumer) endStale(ctx context.Context, t *rows.Tenure) error {
 	}
 	var admitted []*storage.Record
 	for _, rec := range recs {
+		if rec.Subscriber == "" && !rec.Final { // its turn to be adopted had not come yet
+			ours, splitErr := c.split(ctx, t, rec)
+			if err = errors.Join(err, splitErr); ours {
+				continue // after an error it is adopted in another round
+			}
+		}
 		if look.Take(rec.ID) {
 			admitted = append(admitted, rec)
 		}
 	}
 	c.Admit(t, admitted) //nolint:contextcheck // what it starts outlives the look
-	return nil
+	return err
 }
 
 // unserved ends a row whose subscription nobody has.

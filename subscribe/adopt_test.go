@@ -175,3 +175,25 @@ func TestRowsOfOtherGroupsAreLeftAlone(t *testing.T) {
 		}
 	})
 }
+
+// A backlog longer than one round adopts is old before its turn comes.
+func TestAnOldBacklogThatMatchesIsHandledNotEnded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var seen tally
+		old := newRig(t, shared{}, nil, subscribe.To("known", seen.handler("")))
+		stop := old.startUntil()
+		synctest.Wait()
+		const all = 4500
+		for i := range all {
+			old.inject("new", fmt.Sprint(i), fmt.Sprintf(`"%d"`, i))
+		}
+		elapse(5 * time.Second)
+		stop()
+		second := newRig(t, shared{old.store, old.queue}, func(c *subscribe.ConsumerConfig) { c.UnhandledAfter = time.Second }, subscribe.To("new", seen.handler(""))).start()
+		elapse(time.Minute)
+		if n := len(second.callbacks()); n > 0 || seen.kinds() != all {
+			t.Errorf("%d messages ended as if nobody served them, %d of %d handled", n, seen.kinds(), all)
+		}
+	})
+}
