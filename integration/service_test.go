@@ -50,7 +50,6 @@ type order struct{ ID string }
 // service is a small business on one SQLite file: orders are published, and
 // handled by four subscriptions.
 type service struct {
-	path  string
 	store *gormstore.Store
 	bus   *cap.Bus
 	queue *memqueue.Queue
@@ -61,7 +60,7 @@ func newService(ctx context.Context, path string, change ...func(*cap.Options)) 
 	if err != nil {
 		return nil, err
 	}
-	s := &service{path: path, store: store, queue: memqueue.New(memqueue.Config{})}
+	s := &service{store: store, queue: memqueue.New(memqueue.Config{})}
 	opts := cap.Options{
 		Storage: store, Transport: s.queue, Registry: &subscribe.Registry{}, Subscriptions: s.subscriptions(),
 		Logger:         slog.New(slog.NewTextHandler(logs(), &slog.HandlerOptions{Level: slog.LevelWarn})),

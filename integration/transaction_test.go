@@ -3,7 +3,6 @@ package integration
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -122,24 +121,6 @@ func contextEnds(ctx context.Context, s *service, id string) error {
 	return nil
 }
 
-// connectionCloses works on a connection of its own, which it closes below
-// database/sql; the *sql.Tx is not touched any more.
-func connectionCloses(ctx context.Context, s *service, id string) error {
-	db, err := sql.Open("sqlite", "file:"+s.path+"?_txlock=immediate&_pragma=busy_timeout(60000)")
-	if err != nil {
-		return err
-	}
-	conn, err := db.Conn(ctx)
-	if err != nil {
-		return err
-	}
-	tx, err := conn.BeginTx(context.WithoutCancel(ctx), nil)
-	if err == nil {
-		err = s.bus.Publish(ctx, tx, "order.placed", order{id})
-	}
-	return errors.Join(err, conn.Raw(func(c any) error { return c.(driver.Conn).Close() }), db.Close())
-}
-
 func ways() []way {
 	plain, prepared := &gorm.Session{}, &gorm.Session{PrepareStmt: true}
 	return []way{
@@ -158,7 +139,6 @@ func ways() []way {
 		{"gorm savepoint rolled back", false, savepoint(false)},
 		{"database/sql rollback", false, sqlTx((*sql.Tx).Rollback)},
 		{"context ends before the commit", false, contextEnds},
-		{"connection closes before the commit", false, connectionCloses},
 	}
 }
 
@@ -167,7 +147,9 @@ func ways() []way {
 func TestCommitDecides(t *testing.T) {
 	t.Parallel()
 	s := start(t, filepath.Join(t.TempDir(), "shop.db"))
-	const each = 12 // of 9 ways that commit and 7 that do not: about a hundred of each
+	// Of 9 ways that commit and 6 that do not: about a hundred of each. That a
+	// connection closes in a transaction shows TestKilledAtRandomMoments.
+	const each = 12
 	var committed []string
 	var all sync.WaitGroup
 	for i, w := range ways() {

@@ -168,8 +168,9 @@ func (w *probedWriter) state() (st txState) {
 			st = txBroken
 		}
 	}()
-	stmt := w.tx.StmtContext(context.Background(), w.foreign)
-	switch err := stmt.Close(); {
+	ctx := context.Background() //nolint:forbidigo // nothing is waited for
+	stmt := w.tx.StmtContext(ctx, w.foreign)
+	switch err := stmt.Close(); { //nolint:sqlclosecheck // it is closed to be asked
 	case err == nil:
 		return txUnknown
 	case isTxDone(err):

@@ -20,7 +20,7 @@ func (s *Store) inTx(ctx context.Context, f func(ctx context.Context, tx *sql.Tx
 		if err != nil {
 			return err
 		}
-		defer tx.Rollback() //nolint:errcheck // after Commit it does nothing
+		defer tx.Rollback() // after Commit it does nothing
 		if err := f(ctx, tx); err != nil {
 			return err
 		}

@@ -76,7 +76,7 @@ func (s *Store) heartbeats(ctx context.Context, q querier) ([]heartbeat, error) 
 	if err != nil {
 		return nil, err
 	}
-	defer rows.Close() //nolint:errcheck // Err below has what matters
+	defer rows.Close()
 	var beats []heartbeat
 	for rows.Next() {
 		var b heartbeat
@@ -102,7 +102,7 @@ func (s *Store) endings(ctx context.Context, q querier, numbers []int64) (map[in
 		if err != nil {
 			return err
 		}
-		defer rows.Close() //nolint:errcheck // Err below has what matters
+		defer rows.Close()
 		for rows.Next() {
 			var n int64
 			var e ending

@@ -125,7 +125,7 @@ func (s *Store) missingMigrations(ctx context.Context, q rowQuerier, list []Migr
 	if err != nil {
 		return nil, err
 	}
-	defer rows.Close() //nolint:errcheck // Err below has what matters
+	defer rows.Close()
 	applied := make(map[int]bool)
 	for rows.Next() {
 		var n int

@@ -17,7 +17,7 @@ type reader struct {
 
 // read takes the rows in, and closes them.
 func (r *reader) read(rows *sql.Rows) error {
-	defer rows.Close() //nolint:errcheck // Err below has what matters
+	defer rows.Close()
 	for !r.full() && rows.Next() {
 		if err := r.scan(rows); err != nil {
 			return err
@@ -64,7 +64,7 @@ func (r *reader) scan(rows *sql.Rows) error {
 // readIDs returns the ids that a statement answers with, as a set, and closes
 // the rows.
 func readIDs(rows *sql.Rows, into map[storage.ID]bool) error {
-	defer rows.Close() //nolint:errcheck // Err below has what matters
+	defer rows.Close()
 	var b []byte
 	for rows.Next() {
 		if err := rows.Scan(&b); err != nil {

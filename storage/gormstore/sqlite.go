@@ -104,7 +104,7 @@ func badData(err error) bool {
 // padded rounds a number of ids or lanes up, so that there are few texts of
 // looks, and they stay prepared.
 func padded(n, most int) int {
-	return min(1<<bits.Len(uint(n-1)), most) //nolint:gosec // n is at least 1
+	return min(1<<bits.Len(uint(n-1)), most)
 }
 
 // marks returns n parameters for a list.
@@ -201,8 +201,4 @@ func (t *sqliteText) appliedMigrations() string { return `SELECT number FROM ` +
 
 func (t *sqliteText) recordMigration() string {
 	return `INSERT INTO ` + t.migrated + ` (number, name, applied_at) VALUES (?, ?, ` + sqliteNow + `)`
-}
-
-func (t *sqliteText) forgetMigration() string {
-	return `DELETE FROM ` + t.migrated + ` WHERE number = ?`
 }

@@ -26,7 +26,7 @@ type statements struct {
 
 // QueryContext is as that of *sql.DB.
 func (s *statements) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	stmt, err := s.prepared(ctx, query)
+	stmt, err := s.prepared(ctx, query) //nolint:sqlclosecheck // close does
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func (s *statements) prepared(ctx context.Context, query string) (*sql.Stmt, err
 // of the pool, and must not be called by who holds a transaction on it.
 func (s *statements) prepare(ctx context.Context, texts ...string) error {
 	for _, text := range texts {
-		if _, err := s.prepared(ctx, text); err != nil {
+		if _, err := s.prepared(ctx, text); err != nil { //nolint:sqlclosecheck // close does
 			return err
 		}
 	}
@@ -72,20 +72,21 @@ func (s *statements) prepare(ctx context.Context, texts ...string) error {
 }
 
 // in returns the statement of a text within a transaction; nil: it has not been
-// prepared, or the transaction cannot take it.
+// prepared, or the transaction is not a plain one, of which alone it is known
+// what it does with the statement.
 func (s *statements) in(ctx context.Context, tx any, text string) *sql.Stmt {
 	s.mu.RLock()
 	stmt := s.byText[text]
 	s.mu.RUnlock()
-	if p, ok := tx.(prober); ok && stmt != nil {
-		return p.StmtContext(ctx, stmt)
+	if own, ok := tx.(*sql.Tx); ok && stmt != nil {
+		return own.StmtContext(ctx, stmt)
 	}
 	return nil
 }
 
 // exec runs a text in a transaction, prepared where it has been.
 func (s *statements) exec(ctx context.Context, tx storage.Execer, text string, args ...any) (sql.Result, error) {
-	if stmt := s.in(ctx, tx, text); stmt != nil {
+	if stmt := s.in(ctx, tx, text); stmt != nil { //nolint:sqlclosecheck // the end of the transaction closes it
 		res, err := stmt.ExecContext(ctx, args...)
 		if err == nil || !elsewhere(err) {
 			return res, err
@@ -96,7 +97,7 @@ func (s *statements) exec(ctx context.Context, tx storage.Execer, text string, a
 
 // query is as exec, for a text that answers with rows.
 func (s *statements) query(ctx context.Context, tx querier, text string, args ...any) (*sql.Rows, error) {
-	if stmt := s.in(ctx, tx, text); stmt != nil {
+	if stmt := s.in(ctx, tx, text); stmt != nil { //nolint:sqlclosecheck // as in exec
 		rows, err := stmt.QueryContext(ctx, args...)
 		if err == nil || !elsewhere(err) {
 			return rows, err

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"errors"
 	"slices"
 
 	"github.com/capbus/gocap/storage"
@@ -219,7 +218,7 @@ func (m *member) orphanage(ctx context.Context, db querier, q storage.Query) ([]
 		if err != nil {
 			return err
 		}
-		defer rows.Close() //nolint:errcheck // Err below has what matters
+		defer rows.Close()
 		for rows.Next() {
 			var p pair
 			var owner sql.NullInt64
@@ -246,20 +245,32 @@ func (m *member) withSubscribers(ctx context.Context, db querier, q storage.Quer
 		if p.owner != 0 {
 			args = append(args, p.owner)
 		}
-		rows, err := db.QueryContext(ctx, m.s.text.subscribers(p.owner == 0), args...)
+		names, err := readStrings(ctx, db, m.s.text.subscribers(p.owner == 0), args...)
 		if err != nil {
 			return nil, err
 		}
-		for rows.Next() && err == nil {
-			if err = rows.Scan(&p.subscriber); err == nil {
-				out = append(out, p)
-			}
-		}
-		if err = errors.Join(err, rows.Err(), rows.Close()); err != nil {
-			return nil, err
+		for _, p.subscriber = range names {
+			out = append(out, p)
 		}
 	}
 	return out, nil
+}
+
+func readStrings(ctx context.Context, db querier, query string, args ...any) ([]string, error) {
+	rows, err := db.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var list []string
+	for rows.Next() {
+		var s string
+		if err := rows.Scan(&s); err != nil {
+			return nil, err
+		}
+		list = append(list, s)
+	}
+	return list, rows.Err()
 }
 
 func readCandidates(ctx context.Context, db querier, into *[]candidate, query string, args ...any) error {
@@ -267,7 +278,7 @@ func readCandidates(ctx context.Context, db querier, into *[]candidate, query st
 	if err != nil {
 		return err
 	}
-	defer rows.Close() //nolint:errcheck // Err below has what matters
+	defer rows.Close()
 	for rows.Next() {
 		var c candidate
 		if err := rows.Scan(&c.lane, &c.seq, &c.owner, &c.due, &c.bytes); err != nil {

@@ -47,7 +47,7 @@ func BenchmarkPublish(b *testing.B) {
 		for _, n := range []int{0, 1} {
 			b.Run(sync+"/sql/messages="+strconv.Itoa(n), func(b *testing.B) {
 				for b.Loop() {
-					tx, err := s.DB().ConnPool.(gorm.TxBeginner).BeginTx(context.Background(), nil)
+					tx, err := s.DB().ConnPool.(gorm.TxBeginner).BeginTx(b.Context(), nil)
 					must(b, err)
 					_, err = tx.Exec("INSERT INTO business (v) VALUES (?)", body)
 					must(b, err)

@@ -22,11 +22,13 @@ func TestStmtContextTellsTheEnd(t *testing.T) {
 	s, other := newStore(t), newStore(t)
 	otherDB, err := other.DB().DB()
 	must(t, err)
-	real, err := otherDB.PrepareContext(t.Context(), "SELECT 1")
+	prepared, err := otherDB.PrepareContext(t.Context(), "SELECT 1")
 	must(t, err)
-	defer real.Close()
-	for name, stmt := range map[string]*sql.Stmt{"zero": new(sql.Stmt), "real": real} {
-		ask := func(tx *sql.Tx) error { return tx.StmtContext(context.Background(), stmt).Close() }
+	t.Cleanup(func() { _ = prepared.Close() })
+	for name, stmt := range map[string]*sql.Stmt{"zero": new(sql.Stmt), "prepared": prepared} {
+		ask := func(tx *sql.Tx) error {
+			return tx.StmtContext(t.Context(), stmt).Close() //nolint:sqlclosecheck // it is closed to be asked
+		}
 		for end, f := range map[string]func(tx *sql.Tx, cancel func()){
 			"commit":   func(tx *sql.Tx, _ func()) { must(t, tx.Commit()) },
 			"rollback": func(tx *sql.Tx, _ func()) { must(t, tx.Rollback()) },
@@ -45,8 +47,8 @@ func TestStmtContextTellsTheEnd(t *testing.T) {
 	}
 }
 
-func eventually(t testing.TB, what string, f func() bool) {
-	t.Helper()
+func eventually(tb testing.TB, what string, f func() bool) {
+	tb.Helper()
 	deadline, tick := time.NewTimer(20*time.Second), time.NewTicker(time.Millisecond)
 	defer deadline.Stop()
 	defer tick.Stop()
@@ -54,7 +56,7 @@ func eventually(t testing.TB, what string, f func() bool) {
 		select {
 		case <-tick.C:
 		case <-deadline.C:
-			t.Fatalf("not in time: %s", what)
+			tb.Fatalf("not in time: %s", what)
 		}
 	}
 }
@@ -107,12 +109,13 @@ func (o *odd) StmtContext(context.Context, *sql.Stmt) *sql.Stmt { return o.answe
 func TestAnOddAnswerCountsAsOpen(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
+	join(t, s, storage.Outbox)
 	db, err := s.DB().DB()
 	must(t, err)
 	tx, err := s.DB().ConnPool.(gorm.TxBeginner).BeginTx(t.Context(), nil)
 	must(t, err)
 	prepared := func() *sql.Stmt {
-		stmt, err := tx.PrepareContext(context.Background(), "SELECT 1")
+		stmt, err := tx.PrepareContext(t.Context(), "SELECT 1")
 		must(t, err)
 		return stmt
 	}
@@ -123,6 +126,9 @@ func TestAnOddAnswerCountsAsOpen(t *testing.T) {
 		t.Error("ended")
 	}
 	must(t, tx.Commit())
+	if n := count(t, s, "SELECT count(*) FROM cap_published"); n != 1 {
+		t.Errorf("%d rows", n)
+	}
 	if db.Stats().OpenConnections != 1 {
 		t.Error("a connection is missing")
 	}

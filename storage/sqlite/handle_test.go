@@ -47,7 +47,7 @@ func TestHandlersWorkInTheInboxTransaction(t *testing.T) {
 			if ctx.Value(ctxKey{}) != "here" || tx.Statement.Context != ctx {
 				t.Error("the transaction does not carry the handler's context")
 			}
-			w, err := s.Bind(tx)
+			w, err := s.Bind(tx) //nolint:contextcheck // it does no I/O
 			must(t, err)
 			must(t, w.Append(ctx, outgoing(0)))
 			err = tx.Transaction(func(tx *gorm.DB) error {

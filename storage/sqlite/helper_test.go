@@ -1,7 +1,6 @@
 package sqlite_test
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"testing"
@@ -18,56 +17,53 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if f := children[os.Getenv("GOCAP_TEST_CHILD")]; f != nil {
-		f()
+	if path := os.Getenv(childPath); path != "" {
+		publishingChild(path)
 		return
 	}
 	// The cache of gorm's PrepareStmt mode never ends its goroutine.
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("gorm.io/gorm/internal/lru.NewLRU[...].func1"))
 }
 
-// children are what this program does when a test runs it as another process.
-var children = map[string]func(){"publish": publishingChild}
-
 const version = "v1"
 
-func open(t testing.TB, path string, change ...func(*sqlite.Config)) *gormstore.Store {
-	t.Helper()
+func open(tb testing.TB, path string, change ...func(*sqlite.Config)) *gormstore.Store {
+	tb.Helper()
 	cfg := sqlite.Config{GORM: &gorm.Config{Logger: logger.Discard}}
 	for _, f := range change {
 		f(&cfg)
 	}
 	s, err := sqlite.Open(path, cfg)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		if err := s.Close(); err != nil {
-			t.Error(err)
+			tb.Error(err)
 		}
 	})
 	return s
 }
 
 // newStore opens a store on a new file, with its tables.
-func newStore(t testing.TB, change ...func(*sqlite.Config)) *gormstore.Store {
-	t.Helper()
-	s := open(t, filepath.Join(t.TempDir(), "cap.db"), change...)
-	must(t, s.Migrate(t.Context()))
+func newStore(tb testing.TB, change ...func(*sqlite.Config)) *gormstore.Store {
+	tb.Helper()
+	s := open(tb, filepath.Join(tb.TempDir(), "cap.db"), change...)
+	must(tb, s.Migrate(tb.Context()))
 	return s
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
+func must(tb testing.TB, err error) {
+	tb.Helper()
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 }
 
-func join(t testing.TB, s *gormstore.Store, b storage.Box) storage.Member {
-	t.Helper()
-	m, err := s.Join(t.Context(), storage.Instance{Box: b, Version: version, Lease: time.Minute})
-	must(t, err)
+func join(tb testing.TB, s *gormstore.Store, b storage.Box) storage.Member {
+	tb.Helper()
+	m, err := s.Join(tb.Context(), storage.Instance{Box: b, Version: version, Lease: time.Minute})
+	must(tb, err)
 	return m
 }
 
@@ -86,21 +82,21 @@ func incoming(id string) *storage.Record {
 }
 
 // publish appends records in a transaction of its own.
-func publish(t testing.TB, s *gormstore.Store, recs ...*storage.Record) {
-	t.Helper()
-	must(t, s.DB().Transaction(func(tx *gorm.DB) error {
+func publish(tb testing.TB, s *gormstore.Store, recs ...*storage.Record) {
+	tb.Helper()
+	must(tb, s.DB().Transaction(func(tx *gorm.DB) error {
 		w, err := s.Bind(tx)
 		if err != nil {
 			return err
 		}
-		return w.Append(context.Background(), recs...)
+		return w.Append(tb.Context(), recs...)
 	}))
 }
 
-func due(t testing.TB, m storage.Member, q storage.Query) []*storage.Record {
-	t.Helper()
-	recs, _, err := m.Due(t.Context(), q)
-	must(t, err)
+func due(tb testing.TB, m storage.Member, q storage.Query) []*storage.Record {
+	tb.Helper()
+	recs, _, err := m.Due(tb.Context(), q)
+	must(tb, err)
 	return recs
 }
 
@@ -110,9 +106,9 @@ func inLane(limit int) storage.Query {
 	return storage.Query{Lanes: []storage.Lane{{Group: "g", Subscriber: "s", Limit: limit}}}
 }
 
-func count(t testing.TB, s *gormstore.Store, query string, args ...any) int {
-	t.Helper()
+func count(tb testing.TB, s *gormstore.Store, query string, args ...any) int {
+	tb.Helper()
 	var n int
-	must(t, s.DB().Raw(query, args...).Row().Scan(&n))
+	must(tb, s.DB().Raw(query, args...).Row().Scan(&n))
 	return n
 }

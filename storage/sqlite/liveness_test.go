@@ -9,10 +9,10 @@ import (
 	"github.com/capbus/gocap/storage/gormstore"
 )
 
-func joinFor(t testing.TB, s *gormstore.Store, lease time.Duration) storage.Member {
-	t.Helper()
-	m, err := s.Join(t.Context(), storage.Instance{Box: storage.Outbox, Version: version, Lease: lease})
-	must(t, err)
+func joinFor(tb testing.TB, s *gormstore.Store, lease time.Duration) storage.Member {
+	tb.Helper()
+	m, err := s.Join(tb.Context(), storage.Instance{Box: storage.Outbox, Version: version, Lease: lease})
+	must(tb, err)
 	return m
 }
 

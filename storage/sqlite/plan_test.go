@@ -187,20 +187,25 @@ func checkPlans(t *testing.T, db *sql.DB, texts map[string]bool) {
 		if !strings.Contains("SELECT WITH UPDATE DELETE INSERT", word) {
 			continue
 		}
-		rows, err := db.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+text, make([]any, strings.Count(text, "?"))...)
-		must(t, err)
-		var plan []string
-		for rows.Next() {
-			var id, parent, unused int
-			var detail string
-			must(t, rows.Scan(&id, &parent, &unused, &detail))
-			plan = append(plan, detail)
-		}
-		must(t, rows.Err())
-		must(t, rows.Close())
-		all := strings.Join(plan, "\n  ")
+		all := planOf(t, db, text)
 		if scans.MatchString(all) || sorts.MatchString(all) {
 			t.Errorf("plan of %s:\n  %s", text, all)
 		}
 	}
+}
+
+func planOf(t *testing.T, db *sql.DB, text string) string {
+	t.Helper()
+	rows, err := db.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+text, make([]any, strings.Count(text, "?"))...)
+	must(t, err)
+	defer rows.Close()
+	var plan []string
+	for rows.Next() {
+		var id, parent, unused int
+		var detail string
+		must(t, rows.Scan(&id, &parent, &unused, &detail))
+		plan = append(plan, detail)
+	}
+	must(t, rows.Err())
+	return strings.Join(plan, "\n  ")
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/capbus/gocap/storage/gormstore"
 )
 
-// ErrBusy: the one writing connection of this process was not free within
-// Config.BusyTimeout.
+// ErrBusy means that the one writing connection of this process was not free
+// within Config.BusyTimeout.
 var ErrBusy = errors.New("the writing connection is in use")
 
 var (
@@ -119,7 +119,7 @@ func (p *pool) QueryRowContext(ctx context.Context, query string, args ...any) *
 func (p *pool) PrepareContext(ctx context.Context, query string) (*sql.Stmt, error) {
 	bounded, cancel := context.WithTimeout(ctx, p.wait)
 	defer cancel()
-	stmt, err := p.write.PrepareContext(bounded, query)
+	stmt, err := p.write.PrepareContext(bounded, query) //nolint:sqlclosecheck // the caller does
 	if err != nil && bounded.Err() != nil && ctx.Err() == nil {
 		return nil, p.busy()
 	}

@@ -34,7 +34,7 @@ func TestWaitingForTheWritingConnectionIsBounded(t *testing.T) {
 	for name, f := range map[string]func() error{
 		"exec":      func() error { return db.Exec("INSERT INTO x VALUES (2)").Error },
 		"begin":     func() error { return db.Begin().Error },
-		"query":     func() error { _, err := db.Raw("INSERT INTO x VALUES (3) RETURNING a").Rows(); return rowsErr(err) },
+		"query":     func() error { return db.Raw("INSERT INTO x VALUES (3) RETURNING a").Scan(&n).Error },
 		"query row": func() error { return db.Raw("INSERT INTO x VALUES (4) RETURNING a").Row().Scan(&n) },
 		"prepare": func() error {
 			return db.Session(&gorm.Session{PrepareStmt: true}).Exec("INSERT INTO x VALUES (5)").Error
@@ -59,8 +59,6 @@ func TestWaitingForTheWritingConnectionIsBounded(t *testing.T) {
 		t.Errorf("%d rows", n)
 	}
 }
-
-func rowsErr(err error) error { return err }
 
 // TestTheCallersContextEndsTheWaiting, and is what is reported then.
 func TestTheCallersContextEndsTheWaiting(t *testing.T) {
@@ -96,17 +94,14 @@ func TestAConnectionIsGivenBack(t *testing.T) {
 		case 2:
 			cancel()
 		case 3:
-			if _, err := tx.Query("INSERT INTO nowhere VALUES (1)"); err == nil {
+			if err := tx.QueryRow("INSERT INTO nowhere VALUES (1)").Err(); err == nil {
 				t.Fatal("no error")
 			}
 			must(t, tx.Rollback())
 		}
-		rows, err := pool.QueryContext(t.Context(), "INSERT INTO x VALUES (2) RETURNING a")
-		must(t, err)
-		if !rows.Next() {
-			t.Fatal(rows.Err())
-		}
-		must(t, rows.Close())
+		var a int
+		must(t, pool.QueryRowContext(t.Context(), "INSERT INTO x VALUES (2) RETURNING a").Scan(&a))
+		must(t, s.DB().Raw("INSERT INTO x VALUES (3), (4) RETURNING a").Scan(&[]int{}).Error)
 		cancel()
 	}
 	db, err := s.DB().DB()
@@ -153,7 +148,7 @@ func TestManyWritersOfOneStore(t *testing.T) {
 					if err != nil {
 						return err
 					}
-					return w.Append(context.Background(), outgoing(m.Number()))
+					return w.Append(t.Context(), outgoing(m.Number()))
 				})
 			}
 		})

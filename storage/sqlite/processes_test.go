@@ -35,7 +35,7 @@ func TestTwoProcessesOnOneFile(t *testing.T) {
 	for range 2 {
 		wg.Go(func() {
 			cmd := exec.CommandContext(t.Context(), os.Args[0]) //nolint:gosec // this program itself
-			cmd.Env = append(os.Environ(), "GOCAP_TEST_CHILD=publish", "GOCAP_TEST_PATH="+path)
+			cmd.Env = append(os.Environ(), childPath+"="+path)
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Errorf("%v: %s", err, out)
 			}
@@ -56,9 +56,12 @@ func TestTwoProcessesOnOneFile(t *testing.T) {
 	}
 }
 
-func publishingChild() {
-	if err := publishAndRelay(os.Getenv("GOCAP_TEST_PATH")); err != nil {
-		fmt.Println(err)
+// childPath makes this program the other process of a test, on that file.
+const childPath = "GOCAP_TEST_CHILD_PATH"
+
+func publishingChild(path string) {
+	if err := publishAndRelay(path); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
@@ -70,7 +73,7 @@ func publishAndRelay(path string) error {
 	if err != nil {
 		return err
 	}
-	defer s.Close()
+	defer func() { _ = s.Close() }()
 	if err := s.Migrate(ctx); err != nil {
 		return err
 	}
@@ -109,7 +112,7 @@ func writeMessages(ctx context.Context, s *gormstore.Store, owner int64) error {
 			if err := tx.Exec("INSERT INTO business VALUES (?)", storage.ID(ids.New()).String()).Error; err != nil {
 				return err
 			}
-			w, err := s.Bind(tx)
+			w, err := s.Bind(tx) //nolint:contextcheck // it does no I/O
 			if err != nil {
 				return err
 			}

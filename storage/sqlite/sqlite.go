@@ -130,7 +130,8 @@ func openDB(path string, cfg Config, conns int, reading bool) (*sql.DB, error) {
 // keeps another mode silently where WAL is impossible.
 func checkWAL(db *sql.DB) error {
 	var mode string
-	if err := db.QueryRowContext(context.Background(), "PRAGMA journal_mode").Scan(&mode); err != nil {
+	ctx := context.Background() //nolint:forbidigo // the busy timeout bounds it
+	if err := db.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&mode); err != nil {
 		return err
 	}
 	if !strings.EqualFold(mode, "wal") {
