@@ -44,9 +44,8 @@ type Config struct {
 	Callback func(context.Context, *Row)
 	// Freed is called after rows have left the hand; it does not block.
 	Freed func([]*Row)
-	// Later is told that a row will be due in so long, and whether a look has
-	// passed it while it was in hand; it does not block.
-	Later func(in time.Duration, passed bool)
+	// Later is told that a row will be due in so long; it does not block.
+	Later func(time.Duration)
 	// Policy decides how rows end that killed their process too often.
 	Policy Policy
 	// Batch is the most outcomes written at once; Suspects is how many rows of
@@ -99,6 +98,10 @@ func (d *Desk) Run(work, last context.Context) {
 	loops.Go(func() { d.callbacks.run(work) })
 	all.Go(func() { d.settler.run(last) })
 	loops.Wait() // a callback that has just returned still stores that it was made
+	select {     // and so does work that was cut when its context ended
+	case <-d.closing:
+	case <-last.Done():
+	}
 	d.settler.close()
 	all.Wait()
 }
@@ -185,12 +188,11 @@ func (d *Desk) settled(r *Row, o storage.Outcome, stored bool) {
 			final.Retries++
 		}
 		d.callbacks.add(&Row{Record: &final, Tenure: r.Tenure, Fresh: r.Fresh})
-	case o.Kind == storage.Retry || o.Kind == storage.Postpone:
-		passed := d.Hand.LeaveDue(r.ID)
-		d.cfg.Freed([]*Row{r})
-		d.cfg.Later(o.After, passed)
 	default:
 		d.leave(r)
+		if o.Kind == storage.Retry || o.Kind == storage.Postpone {
+			d.cfg.Later(o.After)
+		}
 	}
 }
 

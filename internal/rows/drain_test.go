@@ -78,6 +78,38 @@ func TestCloseStoresWhatWasGiven(t *testing.T) {
 	})
 }
 
+// TestOutcomesOfWorkThatWasCutAreStored: what was under way ends when its
+// context does, and says so afterwards.
+func TestOutcomesOfWorkThatWasCutAreStored(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := open(t, nil)
+		released := o.orphans(1, 1)[0]
+		sent := o.insert(1, o.keeper.Current().Number(), 0)[0]
+		o.admit()
+		rs := o.take()
+		o.Drain()
+		o.endWork()
+		synctest.Wait()
+		for _, r := range rs {
+			if r.ID == sent {
+				o.succeed(r)
+			} else {
+				o.GiveBack(r)
+			}
+		}
+		o.Close()
+		<-o.done
+		if rec := o.table()[sent]; rec.Status != storage.Succeeded {
+			t.Errorf("what was sent is %v: it will be sent again", rec.Status)
+		}
+		if rec := o.table()[released]; rec.Takeovers != 1 {
+			t.Errorf("a clean stop was charged: takeovers %d", rec.Takeovers)
+		}
+		o.wantHand(0)
+	})
+}
+
 // TestRunEndsThoughNothingCanBeStored: when the last context does.
 func TestRunEndsThoughNothingCanBeStored(t *testing.T) {
 	t.Parallel()
