@@ -44,8 +44,9 @@ type Config struct {
 	Callback func(context.Context, *Row)
 	// Freed is called after rows have left the hand; it does not block.
 	Freed func([]*Row)
-	// Later is told that a row will be due in so long; it does not block.
-	Later func(time.Duration)
+	// Later is told that a row will be due in so long, and whether a look has
+	// passed it while it was in hand; it does not block.
+	Later func(in time.Duration, passed bool)
 	// Policy decides how rows end that killed their process too often.
 	Policy Policy
 	// Batch is the most outcomes written at once; Suspects is how many rows of
@@ -188,11 +189,12 @@ func (d *Desk) settled(r *Row, o storage.Outcome, stored bool) {
 			final.Retries++
 		}
 		d.callbacks.add(&Row{Record: &final, Tenure: r.Tenure, Fresh: r.Fresh})
+	case o.Kind == storage.Retry || o.Kind == storage.Postpone:
+		passed := d.Hand.LeaveDue(r.ID)
+		d.cfg.Freed([]*Row{r})
+		d.cfg.Later(o.After, passed)
 	default:
 		d.leave(r)
-		if o.Kind == storage.Retry || o.Kind == storage.Postpone {
-			d.cfg.Later(o.After)
-		}
 	}
 }
 
