@@ -236,3 +236,32 @@ func TestEveryGroupGetsWhatWasPublishedWhileTheBrokerWasAway(t *testing.T) {
 		}
 	})
 }
+
+func TestVersionsThatShareTablesDoNotSendEachOthersRows(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		j := newJournal()
+		sub := subscribe.To("t", j.handler)
+		v1 := newRig(t, cap.Options{}, sub)
+		if err := v1.Publish(t.Context(), cap.NoTx, "t", "of v1"); err != nil {
+			t.Fatal(err)
+		}
+		v2 := v1.again(t, cap.Options{Version: "v2"}, sub)
+		if err := v2.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		elapse(time.Minute)
+		if err := v2.Stop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		elapse(time.Minute) // its queue is gone
+		if got := v1.sent(); len(got) > 0 {
+			t.Fatalf("v2 sent %v", got)
+		}
+		v1.start(t)
+		elapse(time.Second)
+		if got := j.all(); len(got) != 1 {
+			t.Errorf("handled %v, want the message once", got)
+		}
+	})
+}
