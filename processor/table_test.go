@@ -96,13 +96,14 @@ func (s *tables) strangers(n int, topic string) []storage.ID {
 }
 
 // row returns a row as it is in the table; nil: it is gone.
-func (s *tables) row(id storage.ID) *storage.Record {
+func (s *tables) row(id storage.ID) *storage.Record { return s.all()[id] }
+
+func (s *tables) all() map[storage.ID]*storage.Record {
+	m := map[storage.ID]*storage.Record{}
 	for _, rec := range s.Records(storage.Outbox) {
-		if rec.ID == id {
-			return rec
-		}
+		m[rec.ID] = rec
 	}
-	return nil
+	return m
 }
 
 // unfinished counts the rows that are not final.

@@ -88,9 +88,9 @@ func (k *taker) take() []*storage.Record {
 }
 
 // finish settles rows and takes them out of the hand.
-func (k *taker) finish(kind storage.OutcomeKind, after time.Duration, recs ...*storage.Record) {
+func (k *taker) finish(ctx context.Context, kind storage.OutcomeKind, after time.Duration, recs ...*storage.Record) {
 	for _, rec := range recs {
-		if _, err := k.keeper.Current().Settle(context.WithoutCancel(k.t.Context()), storage.Outcome{ID: rec.ID, Kind: kind, After: after}); err != nil {
+		if _, err := k.keeper.Current().Settle(context.WithoutCancel(ctx), storage.Outcome{ID: rec.ID, Kind: kind, After: after}); err != nil {
 			k.t.Error(err)
 		}
 		k.hand.Leave(rec.ID)
@@ -128,7 +128,7 @@ func (k *taker) works(n int) {
 				k.times[rec.ID]++
 			}
 			k.mu.Unlock()
-			k.finish(storage.Succeed, time.Hour, now...)
+			k.finish(ctx, storage.Succeed, time.Hour, now...)
 		}
 	})
 }
