@@ -22,8 +22,8 @@ type Migration struct {
 }
 
 // Migrations returns the steps that Migrate applies, in order, for those who
-// make the tables by other means. Migrate, too, records each step in the table
-// of migrations, so that either may come first only where the other left off.
+// make the tables by other means. The text of a step records it as applied, so
+// that Migrate goes on where the other means left off.
 func (s *Store) Migrations() ([]Migration, error) {
 	if s.err != nil {
 		return nil, s.err
@@ -53,6 +53,8 @@ func (s *Store) Migrations() ([]Migration, error) {
 			}
 			*text = fill.Replace(string(b))
 		}
+		m.Up += s.text.recordMigration(m.Number, m.Name)
+		m.Down += s.text.forgetMigration(m.Number)
 		list = append(list, m)
 	}
 	return list, nil
@@ -91,9 +93,6 @@ func (s *Store) Migrate(ctx context.Context) error {
 		}
 		for _, m := range missing {
 			if _, err := tx.ExecContext(ctx, m.Up); err != nil {
-				return fmt.Errorf("step %d, %s: %w", m.Number, m.Name, err)
-			}
-			if _, err := tx.ExecContext(ctx, s.text.recordMigration(), m.Number, m.Name); err != nil {
 				return fmt.Errorf("step %d, %s: %w", m.Number, m.Name, err)
 			}
 		}

@@ -2,6 +2,7 @@ package gormstore
 
 import (
 	"errors"
+	"fmt"
 	"math/bits"
 	"strings"
 
@@ -199,6 +200,13 @@ func (t *sqliteText) hasMigrated() string {
 
 func (t *sqliteText) appliedMigrations() string { return `SELECT number FROM ` + t.migrated }
 
-func (t *sqliteText) recordMigration() string {
-	return `INSERT INTO ` + t.migrated + ` (number, name, applied_at) VALUES (?, ?, ` + sqliteNow + `)`
+// recordMigration and forgetMigration are part of the texts of a step, which
+// may be applied by hand.
+func (t *sqliteText) recordMigration(number int, name string) string {
+	return t.makeMigrated() + ";\n" + fmt.Sprintf(`INSERT INTO %s (number, name, applied_at) VALUES (%d, '%s', %s);`,
+		t.migrated, number, name, sqliteNow) + "\n"
+}
+
+func (t *sqliteText) forgetMigration(number int) string {
+	return fmt.Sprintf(`DELETE FROM %s WHERE number = %d;`, t.migrated, number) + "\n"
 }

@@ -65,7 +65,7 @@ func TestAMovingHeartbeatLives(t *testing.T) {
 			return time.Now().After(until)
 		})
 		must(t, alive.Beat(t.Context()))
-		must(t, s.DB().Exec("UPDATE cap_instances SET beat_at = beat_at + ? WHERE number = ?", 3600000000, alive.Number()).Error)
+		must(t, s.DB().Exec("UPDATE cap_instances SET beat_at = beat_at + ? WHERE number = ?", int64(3600000000), alive.Number()).Error)
 	}
 }
 
