@@ -229,7 +229,7 @@ func (d *Dispatcher) settle(work context.Context, r *rows.Row, err error) {
 	case err == nil:
 		d.breaker.sent()
 		d.desk.Settle(r, storage.Outcome{ID: r.ID, Kind: storage.Succeed, After: d.cfg.KeepSent})
-	case work.Err() != nil || r.Tenure.Over():
+	case work.Err() != nil || r.Tenure.Over() || d.desk.Draining() && errors.Is(err, transport.ErrUnavailable):
 		d.desk.GiveBack(r)
 	case errors.Is(err, transport.ErrUnavailable):
 		d.breaker.trip(work, err)

@@ -95,11 +95,11 @@ func (n *NeedRetry) Expect(d time.Duration) {
 }
 
 // Later is as Expect, of a row that was in hand. One that a look has passed may
-// lie before the cursor already, however short its wait was: on a slow database
-// a row can be due before the write that says so has returned.
+// lie before the cursor already: on a slow database a row can be due before the
+// write that says so has returned. A wait longer than any write takes cannot.
 func (n *NeedRetry) Later(d time.Duration, passed bool) {
 	n.Expect(d)
-	if passed {
+	if passed && d <= lookTimeout {
 		n.Kick()
 	}
 }

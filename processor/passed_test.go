@@ -1,12 +1,14 @@
 package processor_test
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/capbus/gocap/processor"
 	"github.com/capbus/gocap/storage"
+	"github.com/capbus/gocap/transport"
 )
 
 // TestRowPassedWhileInHand: on a slow database a row can be due again before the
@@ -38,6 +40,31 @@ func TestRowPassedWhileInHand(t *testing.T) {
 		<-time.After(time.Minute)
 		if got := k.take(); len(got) != 1 || got[0].ID != slow[0].ID {
 			t.Errorf("%d rows, want the one that was passed", len(got))
+		}
+	})
+}
+
+// TestRowsThatFailForAWhileAskForNoScans: they are not due before the cursor,
+// however often a look has passed them.
+func TestRowsThatFailForAWhileAskForNoScans(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSender(t, time.Second, func(cfg *processor.DispatcherConfig) { cfg.BatchSize, cfg.Policy.Interval = 20, time.Minute })
+		s.b.answer = func(context.Context, *transport.Message) error {
+			<-time.After(10 * time.Millisecond)
+			return transport.ErrRejected
+		}
+		s.publish(2000, "a")
+		s.start()
+		<-time.After(10 * time.Second)
+		scans := 0
+		for _, l := range s.seen() {
+			if l.takeOver {
+				scans++
+			}
+		}
+		if scans > 12 {
+			t.Errorf("%d scans in 10 s, want one a second", scans)
 		}
 	})
 }
