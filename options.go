@@ -65,8 +65,8 @@ type Options struct {
 	// ImmediateRetries. Defaults to none.
 	RetryBackoff func(attempt int) time.Duration
 	// FailedThresholdCallback is called when a message has failed for good, after
-	// that is stored: exactly once, or again if the process dies while it runs.
-	// A panic in it is logged. Defaults to none.
+	// that is stored: exactly once, or again if the process dies, or a Stop ends
+	// its context, while it runs. A panic in it is logged. Defaults to none.
 	FailedThresholdCallback func(ctx context.Context, info FailedInfo)
 
 	// SucceedMessageExpiredAfter is how long finished rows stay. Negative: a sent
@@ -121,7 +121,8 @@ type Options struct {
 
 	// MaxBodySize is the most bytes of a published body. Defaults to 16777216.
 	MaxBodySize int
-	// MaxHeaders is the most headers of a published message. Defaults to 256.
+	// MaxHeaders is the most headers that a publisher may add to a message.
+	// Defaults to 256.
 	MaxHeaders int
 }
 

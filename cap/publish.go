@@ -194,6 +194,9 @@ func (b *Bus) record(m Outgoing, owner int64) (*storage.Record, error) {
 	if o.delay > 0 && !o.dueAt.IsZero() {
 		o.fail("WithDelay and WithDueAt exclude each other")
 	}
+	if len(o.headers) > b.opts.MaxHeaders {
+		o.fail("message has %d headers; at most %d are allowed (Options.MaxHeaders)", len(o.headers), b.opts.MaxHeaders)
+	}
 	if len(o.errs) > 0 {
 		return nil, errors.Join(o.errs...)
 	}
@@ -202,9 +205,6 @@ func (b *Bus) record(m Outgoing, owner int64) (*storage.Record, error) {
 		return nil, err
 	}
 	headers := o.headersOf(o.id, topic, typeName(m.Msg), time.Now())
-	if len(headers) > b.opts.MaxHeaders {
-		return nil, fmt.Errorf("message has %d headers; at most %d are allowed (Options.MaxHeaders)", len(headers), b.opts.MaxHeaders)
-	}
 	return &storage.Record{
 		ID: o.id, GivenID: o.given, Version: b.opts.Version, Topic: topic, Owner: owner,
 		Headers: wire.EncodeHeaders(headers), Body: body, Delay: o.delay, DueAt: o.dueAt,

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	adoptBatch = 200 // unmatched rows read at once
-	adoptPages = 10  // reads in one round
+	adoptBatch = 20  // unmatched rows read at once; they are read whole
+	adoptPages = 100 // reads in one round
 )
 
 // adopt looks for rows of its groups that matched no subscription when they

@@ -112,7 +112,9 @@ func (c *Consumer) Run(take, receive, work, last context.Context) {
 			loops.Go(func() { g.receive(receive, work) })
 		}
 		for range g.workers {
-			loops.Go(func() { g.work(take, work) })
+			var worker func()
+			worker = func() { g.work(take, work, func() { loops.Go(worker) }) }
+			loops.Go(worker)
 		}
 	}
 	if len(c.groups) > 0 {

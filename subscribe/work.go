@@ -14,16 +14,28 @@ import (
 )
 
 // work runs handlers until next ends; what it has begun it finishes on the
-// context work.
-func (g *group) work(next, work context.Context) {
-	for {
-		rt, rs, ok := g.queue.Next(next, 1)
-		if !ok {
-			return
+// context work. A handler that ends its goroutine (runtime.Goexit, as FailNow of
+// a test does) takes this one with it: another goes on, by again.
+func (g *group) work(next, work context.Context, again func()) {
+	whole := false
+	defer func() {
+		if !whole {
+			again()
 		}
-		rt.run(work, rs[0])
-		g.queue.Done(rt)
+	}()
+	for g.workOnce(next, work) {
 	}
+	whole = true
+}
+
+func (g *group) workOnce(next, work context.Context) bool {
+	rt, rs, ok := g.queue.Next(next, 1)
+	if !ok {
+		return false
+	}
+	defer g.queue.Done(rt)
+	rt.run(work, rs[0])
+	return true
 }
 
 // run makes one attempt of a row and settles it.
@@ -42,8 +54,16 @@ func (rt *route) run(work context.Context, r *rows.Row) {
 	if f := rt.group.c.cfg.Context; f != nil {
 		hctx = f(hctx)
 	}
-	err := rt.call(hctx, m)
-	tx := inbox.end()
+	err := errGoexit
+	defer func() { rt.finish(ctx, work, r, inbox.end(), err) }()
+	err = rt.call(hctx, m)
+}
+
+var errGoexit = errors.New("handler ended its goroutine (runtime.Goexit)")
+
+// finish settles an attempt that has ended with err.
+func (rt *route) finish(ctx, work context.Context, r *rows.Row, tx storage.Tx, err error) {
+	desk := rt.group.c.desk
 	if tx != nil && err == nil {
 		err = rt.commit(ctx, tx, r)
 		if err == nil || errors.Is(err, storage.ErrLost) {

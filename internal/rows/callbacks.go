@@ -18,6 +18,7 @@ type callbacks struct {
 	queue []*Row
 }
 
+// add is called while the desk cannot begin to drain.
 func (c *callbacks) add(r *Row) {
 	// A row of a group, but of no subscription, is found by no look.
 	keep := r.Group != "" && r.Subscriber == ""
@@ -29,10 +30,6 @@ func (c *callbacks) add(r *Row) {
 	c.mu.Unlock()
 	if full {
 		c.desk.leave(r) // still due: a later look finds it
-		return
-	}
-	if c.desk.Draining() {
-		c.drop()
 		return
 	}
 	signal(c.wake)
@@ -80,5 +77,9 @@ func (c *callbacks) make(ctx context.Context, r *Row) {
 		return
 	}
 	c.desk.cfg.Callback(ctx, r)
+	if ctx.Err() != nil { // cut by a stop: whether it did its work is not known
+		c.desk.leave(r)
+		return
+	}
 	c.desk.Settle(r, storage.Outcome{ID: r.ID, Kind: storage.CallbackDone})
 }

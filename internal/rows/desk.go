@@ -133,9 +133,7 @@ func (d *Desk) Admit(t *Tenure, fresh bool, recs ...*storage.Record) {
 	for _, rec := range recs {
 		r := &Row{Record: rec, Tenure: t, Fresh: fresh}
 		switch {
-		case rec.Final && d.cfg.Callback != nil:
-			d.callbacks.add(r)
-		case rec.Final:
+		case rec.Final && (d.cfg.Callback == nil || rec.Takeovers >= MaxTakeovers):
 			d.Settle(r, storage.Outcome{ID: rec.ID, Kind: storage.CallbackDone})
 		case rec.Takeovers >= MaxTakeovers:
 			d.Settle(r, d.cfg.Policy.Final(rec, "its process died each time it was tried", false))
@@ -156,10 +154,14 @@ func (d *Desk) start(r *Row) {
 func (d *Desk) started(r *Row) bool {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	if d.draining || r.Tenure.Over() {
+	switch {
+	case d.draining || r.Tenure.Over():
 		return false
+	case r.Final:
+		d.callbacks.add(r)
+	default:
+		d.cfg.Start(r)
 	}
-	d.cfg.Start(r)
 	return true
 }
 
@@ -188,7 +190,7 @@ func (d *Desk) settled(r *Row, o storage.Outcome, stored bool) {
 		if o.Counted {
 			final.Retries++
 		}
-		d.callbacks.add(&Row{Record: &final, Tenure: r.Tenure, Fresh: r.Fresh})
+		d.start(&Row{Record: &final, Tenure: r.Tenure, Fresh: r.Fresh})
 	case o.Kind == storage.Retry || o.Kind == storage.Postpone:
 		passed := d.Hand.LeaveDue(r.ID)
 		d.cfg.Freed([]*Row{r})
