@@ -29,6 +29,9 @@ func (m *member) Due(ctx context.Context, q storage.Query) ([]*storage.Record, t
 		lanes = rotated(lanes)
 	}
 	err := batches(lanes, sqliteTerms, func(part []storage.Lane) error {
+		if r.full() {
+			return nil
+		}
 		query, args := m.s.text.due(m.box, m.version, m.number, part)
 		return m.look(ctx, &r, query, args...)
 	})

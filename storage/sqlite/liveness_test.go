@@ -129,7 +129,7 @@ func TestManyOwnersAndLanes(t *testing.T) {
 	s := newStore(t, normal)
 	var q storage.Query
 	var recs []*storage.Record
-	for i := range 70 {
+	for i := range 40 {
 		sub := time.Duration(i).String()
 		q.Lanes = append(q.Lanes, storage.Lane{Group: "g", Subscriber: sub, Limit: 2})
 		for j := range 3 {
@@ -144,11 +144,11 @@ func TestManyOwnersAndLanes(t *testing.T) {
 	if len(fresh) != len(recs) {
 		t.Fatalf("%d inserted", len(fresh))
 	}
-	if got := due(t, a, q); len(got) != 140 {
+	if got := due(t, a, q); len(got) != 80 {
 		t.Errorf("%d rows are due", len(got))
 	}
 	must(t, s.DB().Exec("UPDATE cap_received SET owner = 1 + seq % 7").Error)
-	for _, want := range []int{140, 70, 0} {
+	for _, want := range []int{80, 40, 0} {
 		got, err := heir.TakeOver(t.Context(), q)
 		must(t, err)
 		if len(got) != want {

@@ -116,6 +116,12 @@ func everything(t *testing.T, s *gormstore.Store) {
 		storage.Outcome{ID: taken[1].ID, Kind: storage.Succeed, After: -1},
 		storage.Outcome{ID: taken[2].ID, Kind: storage.Fail, Error: "no"})
 	must(t, err)
+	tidy(t, s, in)
+	must(t, out.Beat(t.Context()))
+}
+
+func tidy(t *testing.T, s *gormstore.Store, in storage.Member) {
+	t.Helper()
 	rows, err := in.Unmatched(t.Context(), []string{"g", "h"}, 0, 5)
 	must(t, err)
 	for _, r := range rows {
@@ -126,7 +132,6 @@ func everything(t *testing.T, s *gormstore.Store) {
 		_, err = s.Purge(t.Context(), storage.Purge{Box: b, Version: version, Limit: 5})
 		must(t, err)
 	}
-	must(t, out.Beat(t.Context()))
 }
 
 // history fills both tables with final rows, and the outbox with a backlog of a
