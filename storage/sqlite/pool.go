@@ -33,6 +33,9 @@ var (
 type pool struct {
 	write, read, look *sql.DB
 	wait              time.Duration // for the writing connection
+	// turn is held by who has the writing connection: it goes round in order,
+	// which the waiting in database/sql does not.
+	turn chan struct{}
 
 	closing  sync.Once
 	closeErr error
@@ -126,20 +129,46 @@ func (p *pool) PrepareContext(ctx context.Context, query string) (*sql.Stmt, err
 	return stmt, err
 }
 
+// writing is the writing connection in the hands of one who waited for his turn.
+type writing struct {
+	*sql.Conn
+	turn chan struct{}
+}
+
+// Close waits until the connection is not in use any more, and lets the next one
+// have it.
+func (w writing) Close() error {
+	err := w.Conn.Close()
+	<-w.turn
+	return err
+}
+
 // conn waits for the writing connection.
-func (p *pool) conn(ctx context.Context) (*sql.Conn, error) {
+func (p *pool) conn(ctx context.Context) (writing, error) {
 	bounded, cancel := context.WithTimeout(ctx, p.wait)
 	defer cancel()
-	conn, err := p.write.Conn(bounded)
-	if err != nil && bounded.Err() != nil && ctx.Err() == nil {
-		return nil, p.busy()
+	select {
+	case p.turn <- struct{}{}:
+	case <-bounded.Done():
+		if ctx.Err() != nil {
+			return writing{}, ctx.Err()
+		}
+		return writing{}, p.busy()
 	}
-	return conn, err
+	conn, err := p.write.Conn(bounded)
+	if err == nil {
+		return writing{conn, p.turn}, nil
+	}
+	<-p.turn
+	if bounded.Err() != nil && ctx.Err() == nil {
+		err = p.busy()
+	}
+	return writing{}, err
 }
 
 func (p *pool) busy() error {
-	return fmt.Errorf("sqlite: %w for more than %v: "+
-		"does the caller hold a transaction, or rows that are not closed? then use that transaction", ErrBusy, p.wait)
+	return fmt.Errorf("sqlite: %w for more than %v: does the caller hold a transaction, or rows that are not closed? "+
+		"then use that transaction; do very many write at once? then raise Config.BusyTimeout", ErrBusy, p.wait)
 }
 
 // reads tells that a statement only reads.

@@ -96,7 +96,7 @@ func openPool(path string, cfg Config) (*pool, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &pool{write: write, read: write, look: write, wait: cfg.BusyTimeout}
+	p := &pool{write: write, read: write, look: write, wait: cfg.BusyTimeout, turn: make(chan struct{}, 1)}
 	if path == memory {
 		return p, nil
 	}
