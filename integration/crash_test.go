@@ -94,7 +94,7 @@ func crashChild() {
 		fmt.Fprintln(os.Stderr, "child:", err)
 		os.Exit(1)
 	}
-	fmt.Fprintln(os.Stdout, "loaded")
+	say("loaded")
 	for worker := range 4 {
 		go s.load(ctx, fmt.Sprintf("%s-%d", os.Getenv("GOCAP_TEST_ROUND"), worker))
 	}

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"fmt"
 	"os"
 	"testing"
 
@@ -21,4 +22,11 @@ func TestMain(m *testing.M) {
 	}
 	// gorm's cache of prepared statements has a goroutine that never ends.
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("gorm.io/gorm/internal/lru.NewLRU[...].func1"))
+}
+
+// say writes a line that the parent of a child process reads.
+func say(words ...any) {
+	if _, err := fmt.Fprintln(os.Stdout, words...); err != nil {
+		os.Exit(4)
+	}
 }

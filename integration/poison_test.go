@@ -76,7 +76,7 @@ func poisonChild() {
 		Storage: store, Transport: memqueue.New(memqueue.Config{}), Registry: &subscribe.Registry{},
 		Subscriptions: []subscribe.Subscription{
 			subscribe.To("poison", func(context.Context, string) error {
-				fmt.Fprintln(os.Stdout, "killed")
+				say("killed")
 				return syscall.Kill(os.Getpid(), syscall.SIGKILL)
 			}, subscribe.Group("g")),
 			subscribe.To("neighbour", func(ctx context.Context, id string) error {
@@ -100,7 +100,7 @@ func poisonChild() {
 	select {
 	case info := <-failed:
 		if info.Message.Topic != "poison" || info.Attempts != 0 {
-			fmt.Fprintf(os.Stdout, "wrong callback: %+v\n", info)
+			say("wrong callback:", info)
 		}
 	case <-time.After(20 * time.Second):
 		check(fmt.Errorf("neither killed nor done"))
@@ -114,12 +114,12 @@ func poisonChild() {
 	}
 	check(bus.Stop(ctx))
 	check(store.Close())
-	fmt.Fprintln(os.Stdout, "done")
+	say("done")
 }
 
 func check(err error) {
 	if err != nil {
-		fmt.Fprintln(os.Stdout, "child:", err)
+		say("child:", err)
 		os.Exit(3)
 	}
 }

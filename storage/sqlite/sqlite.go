@@ -8,7 +8,6 @@
 package sqlite
 
 import (
-	"context"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -34,11 +33,12 @@ const memory = ":memory:"
 //
 // The *gorm.DB of the store (DB) sends a statement that begins with SELECT,
 // outside a transaction, to the reading connections, as it does a transaction
-// with sql.TxOptions.ReadOnly, and everything else to the writing one. What it cannot see is that a temporary table, or an attached
-// database, is there on just one of them: use those in a transaction. A begin,
-// or a write outside a transaction, that cannot have the writing connection
-// within BusyTimeout fails with ErrBusy: most often the caller itself holds a
-// transaction, and should have used that one.
+// with sql.TxOptions.ReadOnly, and everything else to the writing one, in the
+// order in which it is asked for. What it cannot see is that a temporary table,
+// or an attached database, is there on just one of them: use those in a
+// transaction. A begin, or a write outside a transaction, that cannot have the
+// writing connection within BusyTimeout fails with ErrBusy: most often the
+// caller itself holds a transaction, and should have used that one.
 //
 // The path ":memory:" is a database of this store's own on a single connection,
 // gone with Close: for tests. URIs ("file:…") are refused.
@@ -130,8 +130,7 @@ func openDB(path string, cfg Config, conns int, reading bool) (*sql.DB, error) {
 // keeps another mode silently where WAL is impossible.
 func checkWAL(db *sql.DB) error {
 	var mode string
-	ctx := context.Background() //nolint:forbidigo // the busy timeout bounds it
-	if err := db.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&mode); err != nil {
+	if err := db.QueryRow("PRAGMA journal_mode").Scan(&mode); err != nil { // the busy timeout bounds it
 		return err
 	}
 	if !strings.EqualFold(mode, "wal") {
