@@ -3,6 +3,7 @@ package transporttest
 import (
 	"errors"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -42,7 +43,7 @@ func TestBrokenTransportsAreRejected(t *testing.T) {
 		{"a result missing", "what is sent arrives", "returned 24 errors", wrong{result: cut}},
 		{"unroutable is stored", "a topic that nobody takes is unroutable", "want no queue takes", wrong{unroutable: true}},
 		{"send ignores its context", "a send ends with its context", "ErrUnavailable was due", wrong{sendIgnores: true}},
-		{"all groups compete", "every group gets its copy", "no delivery", wrong{oneQueue: true}},
+		{"all groups compete", "every group gets its copy", "no delivery|gets no messages", wrong{oneQueue: true}},
 		{"a copy for each pattern", "patterns that overlap give one copy", "arrived", wrong{perPattern: true}},
 		{"shared messages", "nobody shares a message", "was", wrong{shared: true}},
 		{"no window", "the window bounds what is unanswered", "the window is 3", wrong{noWindow: true}},
@@ -71,7 +72,7 @@ func TestBrokenTransportsAreRejected(t *testing.T) {
 			t.Parallel()
 			s := watch(t, test.rejectedBy, test.wrong)
 			got := strings.Join(s.failures, "\n")
-			if !strings.Contains(got, test.saying) {
+			if !slices.ContainsFunc(strings.Split(test.saying, "|"), func(s string) bool { return strings.Contains(got, s) }) {
 				t.Errorf("the case %q should say %q; it said %q", test.rejectedBy, test.saying, got)
 			}
 		})
