@@ -2,7 +2,6 @@ package subscribe
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"time"
 
@@ -41,13 +40,8 @@ func (c *Consumer) adopt(ctx context.Context) {
 // adoptUnmatched reads some pages behind after, and returns where to go on; 0:
 // from the start.
 func (c *Consumer) adoptUnmatched(ctx context.Context, t *rows.Tenure, after int64) (int64, error) {
-	names := c.Groups()
-	byName := map[string]*group{}
-	for _, g := range c.groups {
-		byName[g.name] = g
-	}
 	for range adoptPages {
-		recs, err := t.Unmatched(ctx, names, after, adoptBatch)
+		recs, err := unmatched(ctx, t, c.Groups(), after)
 		if err != nil {
 			return after, err
 		}
@@ -62,6 +56,16 @@ func (c *Consumer) adoptUnmatched(ctx context.Context, t *rows.Tenure, after int
 		}
 	}
 	return after, nil
+}
+
+// adoptTimeout bounds one statement: a database that hangs must not hang the
+// loop.
+const adoptTimeout = 10 * time.Second
+
+func unmatched(ctx context.Context, t *rows.Tenure, groups []string, after int64) ([]*storage.Record, error) {
+	ctx, cancel := context.WithTimeout(ctx, adoptTimeout)
+	defer cancel()
+	return t.Unmatched(ctx, groups, after, adoptBatch)
 }
 
 // split turns an unmatched row into rows of the subscriptions that match it; it
@@ -86,7 +90,9 @@ func (c *Consumer) split(ctx context.Context, t *rows.Tenure, rec *storage.Recor
 		return false, nil
 	}
 	g.c.desk.Hand.Hold(held...)
-	fresh, err := t.Split(ctx, rec, into...)
+	sctx, cancel := context.WithTimeout(ctx, adoptTimeout)
+	fresh, err := t.Split(sctx, rec, into...)
+	cancel()
 	if err != nil {
 		g.c.desk.Hand.Leave(held...)
 		return true, err
@@ -113,16 +119,21 @@ func (c *Consumer) endStale(ctx context.Context, t *rows.Tenure) error {
 	}
 	look := c.desk.Hand.Begin()
 	defer look.End()
-	recs, err := t.TakeOver(ctx, storage.Query{Lanes: lanes, Stale: c.cfg.UnhandledAfter, MaxBytes: c.cfg.MaxBytes})
+	tctx, cancel := context.WithTimeout(ctx, adoptTimeout)
+	recs, err := t.TakeOver(tctx, storage.Query{Lanes: lanes, Stale: c.cfg.UnhandledAfter, MaxBytes: c.cfg.MaxBytes})
+	cancel()
 	if err != nil {
 		return err
 	}
 	var admitted []*storage.Record
 	for _, rec := range recs {
 		if rec.Subscriber == "" && !rec.Final { // its turn to be adopted had not come yet
-			ours, splitErr := c.split(ctx, t, rec)
-			if err = errors.Join(err, splitErr); ours {
-				continue // after an error it is adopted in another round
+			ours, err := c.split(ctx, t, rec)
+			for wait := (backoff.Backoff{Min: 100 * time.Millisecond, Max: time.Second}); err != nil && wait.Sleep(ctx); {
+				_, err = c.split(ctx, t, rec) // no look finds it, now that it has an owner
+			}
+			if ours {
+				continue
 			}
 		}
 		if look.Take(rec.ID) {
@@ -130,7 +141,7 @@ func (c *Consumer) endStale(ctx context.Context, t *rows.Tenure) error {
 		}
 	}
 	c.Admit(t, admitted) //nolint:contextcheck // what it starts outlives the look
-	return err
+	return nil
 }
 
 // unserved ends a row whose subscription nobody has.
