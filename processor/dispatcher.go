@@ -66,12 +66,15 @@ type Dispatcher struct {
 	retry   *NeedRetry
 	bytes   atomic.Int64  // of headers and bodies in hand
 	nobody  *quiet.Logger // of topics that no queue takes
+
+	mu     sync.Mutex
+	topics map[string]int // rows in hand
 }
 
 // NewDispatcher returns a Dispatcher and the NeedRetry that feeds it; the Run
 // of each does the work.
 func NewDispatcher(cfg DispatcherConfig, keeper *rows.Keeper, poll time.Duration) (*Dispatcher, *NeedRetry) {
-	d := &Dispatcher{cfg: cfg, keeper: keeper, freed: make(chan struct{}, 1)}
+	d := &Dispatcher{cfg: cfg, keeper: keeper, freed: make(chan struct{}, 1), topics: map[string]int{}}
 	d.nobody = &quiet.Logger{Log: cfg.Log.Log, Every: time.Minute}
 	d.queue = rows.NewQueue(func(string) int { return perTopic })
 	dc := rows.Config{
@@ -118,25 +121,56 @@ func (d *Dispatcher) Run(take, work, last context.Context) {
 // Room implements Taker: nothing is taken while the breaker is open, and new
 // rows are looked for when a quarter of the window is free.
 func (d *Dispatcher) Room() []storage.Lane {
-	free := d.cfg.SendWindow - d.desk.Hand.Len()
-	if free < max(1, d.cfg.SendWindow/4) || d.bytes.Load() > maxHandBytes || d.breaker.isOpen() || d.desk.Draining() {
+	free := d.free() - d.reserve()
+	if free < max(1, d.cfg.SendWindow/4) {
 		return nil
 	}
 	return []storage.Lane{{Limit: free}}
 }
 
+// free is how many rows more may be in hand.
+func (d *Dispatcher) free() int {
+	if d.bytes.Load() > maxHandBytes || d.breaker.isOpen() || d.desk.Draining() {
+		return 0
+	}
+	return d.cfg.SendWindow - d.desk.Hand.Len()
+}
+
+// reserve is the part of the window that a backlog cannot fill: it is for rows
+// that were just committed, of topics that have few in hand, so that a topic
+// whose consumers are slow does not hold up the others.
+func (d *Dispatcher) reserve() int { return d.cfg.SendWindow / 8 }
+
+// wants reports whether a row that was just committed is taken.
+func (d *Dispatcher) wants(rec *storage.Record) bool {
+	if d.free() > d.reserve() {
+		return true
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.topics[rec.Topic] < max(1, d.reserve()/4)
+}
+
 // Admit implements Taker.
 func (d *Dispatcher) Admit(t *rows.Tenure, recs []*storage.Record) {
+	d.mu.Lock()
 	for _, rec := range recs {
 		d.bytes.Add(size(rec))
+		d.topics[rec.Topic]++
 	}
+	d.mu.Unlock()
 	d.desk.Admit(t, false, recs...)
 }
 
 func (d *Dispatcher) onFreed(rs []*rows.Row) {
+	d.mu.Lock()
 	for _, r := range rs {
 		d.bytes.Add(-size(r.Record))
+		if d.topics[r.Topic]--; d.topics[r.Topic] == 0 {
+			delete(d.topics, r.Topic)
+		}
 	}
+	d.mu.Unlock()
 	signal(d.freed)
 }
 
@@ -221,7 +255,13 @@ func (d *Dispatcher) call(ctx context.Context, msgs []*transport.Message) (errs 
 			}
 		}
 	}()
-	return d.cfg.Transport.Send(ctx, msgs)
+	errs = d.cfg.Transport.Send(ctx, msgs)
+	for _, err := range errs {
+		if err != nil {
+			_ = err.Error() // one that panics does so here
+		}
+	}
+	return errs
 }
 
 func (d *Dispatcher) settle(work context.Context, r *rows.Row, err error) {
@@ -234,6 +274,9 @@ func (d *Dispatcher) settle(work context.Context, r *rows.Row, err error) {
 	case errors.Is(err, transport.ErrUnavailable):
 		d.breaker.trip(work, err)
 		d.desk.GiveBack(r)
+	case errors.Is(err, transport.ErrBusy):
+		d.cfg.Log.Warn(work, "consumers are busy, message kept", r.Topic, slog.String("topic", r.Topic), slog.Any("err", err))
+		d.desk.Settle(r, storage.Outcome{ID: r.ID, Kind: storage.Postpone, After: busyWait})
 	case errors.Is(err, transport.ErrUnroutable):
 		d.unroutable(work, r, err)
 	default:
@@ -242,6 +285,9 @@ func (d *Dispatcher) settle(work context.Context, r *rows.Row, err error) {
 		d.desk.Settle(r, o)
 	}
 }
+
+// busyWait puts a message whose consumers are busy behind those that are due.
+const busyWait = time.Second
 
 // maxUnroutableWait is the longest wait between two tries of a message that no
 // queue takes.

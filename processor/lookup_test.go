@@ -50,6 +50,10 @@ func TestWithoutRoomRowsAreFoundLater(t *testing.T) {
 		s.publish(18, "first")
 		s.start()
 		<-time.After(time.Second)
+		for _, topic := range []string{"second", "third"} { // the reserve
+			s.waker.Committed(s.number(), s.publish(1, topic))
+		}
+		<-time.After(time.Second)
 		s.seen()
 		for range 500 {
 			s.waker.Committed(s.number(), s.publish(1, "later"))

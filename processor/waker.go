@@ -189,13 +189,10 @@ func (w *Waker) look(ctx context.Context) {
 		w.again(batch, nil)
 		return
 	}
-	limit := 0
-	if room := w.d.Room(); len(room) > 0 {
-		limit = min(room[0].Limit, w.d.cfg.BatchSize)
-	}
+	limit := min(w.d.free(), w.d.cfg.BatchSize)
 	batch, missed := w.due(limit)
 	switch {
-	case missed && limit == 0:
+	case missed && limit <= 0:
 		w.retry.Expect(0) // finds them, in their order, when there is room
 	case missed:
 		w.retry.Kick()
@@ -273,7 +270,7 @@ func (w *Waker) admit(ctx context.Context, t *rows.Tenure, batch []*lookup) (map
 	var admitted []*storage.Record
 	for _, rec := range recs {
 		seen[rec.ID] = true
-		if rec.Status != storage.Failed && look.Take(rec.ID) {
+		if rec.Status != storage.Failed && w.d.wants(rec) && look.Take(rec.ID) {
 			admitted = append(admitted, rec)
 		}
 	}

@@ -32,11 +32,12 @@ func (c *control) Error() string {
 func (c *control) Unwrap() error { return c.err }
 
 // Reject wraps an error so that the message is never tried again: it ends
-// failed. errors.Is and errors.As see err.
+// failed. errors.Is and errors.As see err. Reject(nil) rejects too: check err
+// before.
 func Reject(err error) error { return &control{verb: reject, err: err} }
 
 // RetryAfter wraps an error so that the next attempt comes after d. The failed
-// one counts.
+// one counts, also when err is nil.
 func RetryAfter(d time.Duration, err error) error {
 	return &control{verb: retryAfter, wait: max(0, d), err: err}
 }

@@ -102,7 +102,10 @@ func (rt *route) call(ctx context.Context, m *transport.Message) (err error) {
 				slog.String("group", rt.group.name), slog.String("msg_id", m.ID), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
 		}
 	}()
-	return rt.handler.Handle(ctx, m)
+	if err = rt.handler.Handle(ctx, m); err != nil {
+		_ = err.Error() // one that panics, such as a nil pointer in an error, does so here
+	}
+	return err
 }
 
 // commit makes the handler's writes and the row's success one.

@@ -24,6 +24,10 @@ var (
 	// or was lost before it answered. The message may or may not be stored. It
 	// costs no attempt and opens the engine's circuit breaker.
 	ErrUnavailable = errors.New("broker unavailable")
+	// ErrBusy means that a queue takes the topic, but its consumers did not take
+	// the message in time. It costs no attempt; the message is sent again behind
+	// others, and the engine's circuit breaker stays closed.
+	ErrBusy = errors.New("consumers are busy")
 	// ErrPermanent, joined to ErrRejected, says that the same message would be
 	// refused for ever (its size, its name): it ends failed at once.
 	ErrPermanent = errors.New("permanent")
@@ -35,7 +39,7 @@ var (
 type Transport interface {
 	// Send hands messages to the broker and waits for its confirmations. It
 	// returns one error a message, in the same order: nil means stored by the
-	// broker; see ErrRejected, ErrUnroutable and ErrUnavailable. Any other
+	// broker; see ErrRejected, ErrUnroutable, ErrUnavailable and ErrBusy. Any other
 	// error is an unknown outcome, such as a confirmation that did not come in
 	// time: the message counts as attempted and is sent again. Send returns
 	// when ctx ends, with ErrUnavailable for what is then unanswered, and

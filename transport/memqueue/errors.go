@@ -23,7 +23,7 @@ func errUnroutable(topic string) error {
 // is no fault of the message, so it must cost no attempt: a backlog in front of
 // slow handlers would fail for good otherwise.
 func errBusy(group string) error {
-	return fmt.Errorf("memqueue: group %q is busy: not acked within the confirm timeout: %w", group, transport.ErrUnavailable)
+	return fmt.Errorf("memqueue: group %q has not acked within the confirm timeout: %w", group, transport.ErrBusy)
 }
 
 func errLeft(group string) error {

@@ -116,7 +116,7 @@ func TestDeclaredGroupWithoutReceiverCostsNoAttempt(t *testing.T) {
 		if err := q.Declare(t.Context(), transport.Source{Group: "a", Topics: []string{"t"}}); err != nil {
 			t.Fatal(err)
 		}
-		(<-send(t.Context(), q, message("t", "1"))).want(t, 30*time.Second, transport.ErrUnavailable)
+		(<-send(t.Context(), q, message("t", "1"))).want(t, 30*time.Second, transport.ErrBusy)
 		receive(t, q, "a", "t").nothing(t)
 	})
 }

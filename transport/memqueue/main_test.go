@@ -71,7 +71,7 @@ func wantUnknown(t *testing.T, err error) {
 	if err == nil {
 		t.Error("got nil, want an unknown outcome")
 	}
-	for _, is := range []error{transport.ErrUnavailable, transport.ErrUnroutable, transport.ErrRejected} {
+	for _, is := range []error{transport.ErrUnavailable, transport.ErrBusy, transport.ErrUnroutable, transport.ErrRejected} {
 		if errors.Is(err, is) {
 			t.Errorf("got %v, want an unknown outcome", err)
 		}

@@ -22,7 +22,7 @@
 //     back. When none does, the group is forgotten and the Send gets
 //     ErrUnavailable; sent again, the message goes to the groups that are left.
 //   - A group does not ack within Config.ConfirmTimeout, such as one with a
-//     backlog in front of slow handlers: ErrUnavailable, so the message waits
+//     backlog in front of slow handlers: ErrBusy, so the message waits
 //     in its outbox and no attempt is counted.
 //   - A message published while a group is not there is not for that group. A
 //     process of several buses that must not miss one calls Declare for all

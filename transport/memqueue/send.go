@@ -29,7 +29,7 @@ type sent struct {
 // Send routes messages to their groups and waits until each group has acked
 // its copy, at most Config.ConfirmTimeout. See the package comment for a group
 // that has no receiver. A message that a group has not acked by then gets
-// ErrUnavailable: the group is busy, which costs no attempt. The same id sent
+// ErrBusy, which costs no attempt. The same id sent
 // twice is two messages.
 func (q *Queue) Send(ctx context.Context, msgs []*transport.Message) []error {
 	wait, cancel := context.WithTimeoutCause(ctx, q.cfg.ConfirmTimeout, errNotConfirmed)

@@ -50,7 +50,7 @@ func TestBusyGroupCostsNoAttempt(t *testing.T) {
 			send(t.Context(), q, message("t", "old"))
 		}
 		last := send(t.Context(), q, message("t", "last"))
-		(<-last).want(t, 30*time.Second, transport.ErrUnavailable)
+		(<-last).want(t, 30*time.Second, transport.ErrBusy)
 		// What nobody waits for is withdrawn from the queue, and dropped when it
 		// is given back.
 		for range 10 {
@@ -71,7 +71,7 @@ func TestNackedIsDroppedOnceItsSendHasEnded(t *testing.T) {
 		if err := a.next(t).Nack(2 * time.Second); err != nil {
 			t.Errorf("nack: %v", err)
 		}
-		(<-res).want(t, time.Second, transport.ErrUnavailable)
+		(<-res).want(t, time.Second, transport.ErrBusy)
 		pass(5 * time.Second)
 		a.nothing(t)
 	})
