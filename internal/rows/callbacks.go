@@ -29,7 +29,7 @@ func (c *callbacks) add(r *Row) {
 	}
 	c.mu.Unlock()
 	if full {
-		c.desk.leave(r) // still due: a later look finds it
+		c.desk.GiveBack(r) // still due: a later look finds it
 		return
 	}
 	signal(c.wake)
@@ -49,7 +49,7 @@ func (c *callbacks) next() *Row {
 // drop empties the queue: the callbacks are still owed.
 func (c *callbacks) drop() {
 	for r := c.next(); r != nil; r = c.next() {
-		c.desk.leave(r)
+		c.desk.GiveBack(r)
 	}
 }
 
@@ -73,12 +73,12 @@ func (c *callbacks) run(ctx context.Context) {
 
 func (c *callbacks) make(ctx context.Context, r *Row) {
 	if r.Tenure.Over() {
-		c.desk.leave(r) // whoever takes the row makes it
+		c.desk.GiveBack(r) // whoever takes the row makes it
 		return
 	}
 	c.desk.cfg.Callback(ctx, r)
 	if ctx.Err() != nil { // cut by a stop: whether it did its work is not known
-		c.desk.leave(r)
+		c.desk.GiveBack(r)
 		return
 	}
 	c.desk.Settle(r, storage.Outcome{ID: r.ID, Kind: storage.CallbackDone})

@@ -21,6 +21,7 @@ type Row struct {
 	Fresh  bool    // inserted by this process, not found by a look
 
 	claim claim
+	under bool // claimed and not ended; the gate's
 }
 
 // claim is how a row was started.
@@ -202,23 +203,23 @@ func (d *Desk) settled(r *Row, o storage.Outcome, stored bool) {
 
 // Done takes a row out of the hand whose outcome is stored already, or which
 // another instance has.
-func (d *Desk) Done(r *Row) {
-	d.gate.ended(r)
-	d.leave(r)
-}
+func (d *Desk) Done(r *Row) { d.leave(r) }
 
 // GiveBack takes a row out of the hand that was not worked on, or whose work
 // was cut: nothing is counted, and it is due as before.
 func (d *Desk) GiveBack(r *Row) {
-	if r.claim >= suspect {
+	if d.gate.claimed(r) {
 		d.Settle(r, storage.Outcome{ID: r.ID, Kind: storage.Release, Claimed: true})
 		return
 	}
 	d.Done(r)
 }
 
+// leave takes rows out of the hand. Their places at the gate are free then,
+// whatever became of them.
 func (d *Desk) leave(rs ...*Row) {
 	for _, r := range rs {
+		d.gate.ended(r)
 		d.Hand.Leave(r.ID)
 	}
 	d.cfg.Freed(rs)

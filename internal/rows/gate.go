@@ -54,20 +54,36 @@ func (g *gate) add(r *Row) {
 	signal(g.wake)
 }
 
-// ended tells that a row is no longer under way.
+// ended tells that a row is no longer under way; it may be called for any row,
+// and again.
 func (g *gate) ended(r *Row) {
 	if r.claim < suspect {
 		return
 	}
 	g.mu.Lock()
-	if r.claim == alone {
+	under := r.under
+	switch {
+	case !under: // it waited, or has ended before
+	case r.claim == alone:
 		g.alone = false
-	} else {
+	default:
 		g.running--
 	}
-	r.claim = plain
+	r.under = false
 	g.mu.Unlock()
-	signal(g.wake)
+	if under {
+		signal(g.wake)
+	}
+}
+
+// claimed reports whether the start of the row may have been written down.
+func (g *gate) claimed(r *Row) bool {
+	if r.claim < suspect {
+		return false
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return r.under
 }
 
 // drop empties the queues: nothing was written for these rows.
@@ -110,13 +126,20 @@ func (g *gate) next() []*Row {
 	defer g.mu.Unlock()
 	if g.proven && !g.alone && len(g.loners) > 0 {
 		g.alone = true
-		return cut(&g.loners, 1)
+		return begin(cut(&g.loners, 1))
 	}
 	if batch := cut(&g.suspects, g.desk.cfg.Suspects-g.running); len(batch) > 0 {
 		g.running += len(batch)
-		return batch
+		return begin(batch)
 	}
 	return cut(&g.delayed, g.desk.cfg.Batch)
+}
+
+func begin(batch []*Row) []*Row {
+	for _, r := range batch {
+		r.under = true
+	}
+	return batch
 }
 
 // cut takes up to n rows of the first row's tenure off the queue.
