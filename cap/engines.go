@@ -115,7 +115,7 @@ func (b *Bus) assemble(e *engines, subs []subscribe.Subscription) (err error) {
 		Policy: policy, Callback: b.callback(gocap.Subscribe), KeepDone: keepDone,
 		Context:   b.handlerContext,
 		Receivers: o.ConsumerCount, Concurrency: o.Concurrency, BatchSize: o.BatchSize, Timeout: o.HandlerTimeout,
-		UnhandledAfter: o.UnhandledAfter, AdoptInterval: o.FallbackWindow / 3, Probation: o.FallbackWindow, MaxBytes: maxLookBytes,
+		UnhandledAfter: o.UnhandledAfter, AdoptInterval: o.FallbackWindow / 3, Probation: o.FallbackWindow, TxHold: o.FallbackWindow / 2, MaxBytes: maxLookBytes,
 	})
 	if err != nil {
 		return err

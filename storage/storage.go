@@ -2,8 +2,8 @@
 // keeps the outbox and the inbox.
 //
 // Required of an adapter: [Storage], the [Writer] and [Tx] it hands out, and
-// [Member]. Optional, found once when a bus is made: [Migrator] on the storage;
-// [EndProber] or [EndNotifier] on a Writer. The package depends on the standard
+// [Member]. Optional, found once when a bus is made: [Migrator] and [TxLimiter]
+// on the storage; [EndProber] or [EndNotifier] on a Writer. The package depends on the standard
 // library alone.
 //
 // All moments are the database's: a due time or an expiry is given as a
@@ -64,6 +64,14 @@ type Storage interface {
 // called by many instances at once and does nothing when there is nothing to do.
 type Migrator interface {
 	Migrate(ctx context.Context) error
+}
+
+// TxLimiter is optional on a Storage: MaxTx is how many transactions of Begin
+// can be open at once without waiting for each other. An engine begins no more
+// than that, and ends one that is held for long: with one writer, everybody
+// waits for it.
+type TxLimiter interface {
+	MaxTx() int
 }
 
 // Writer inserts outbox records into somebody's transaction.

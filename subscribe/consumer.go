@@ -42,6 +42,9 @@ type ConsumerConfig struct {
 	// again that saw two deaths or more.
 	Probation time.Duration
 	MaxBytes  int // of headers and bodies read at once
+	// TxHold is how long a handler may hold the inbox transaction where others
+	// wait for it (storage.TxLimiter); 0: no bound.
+	TxHold time.Duration
 }
 
 // Consumer receives the messages of its groups into the inbox and runs their
@@ -51,6 +54,7 @@ type Consumer struct {
 	desk   *rows.Desk
 	groups []*group
 	lanes  map[laneKey]*route
+	places *txPlaces
 	freed  chan struct{}
 	later  func(in time.Duration, passed bool)
 }
@@ -60,7 +64,7 @@ type laneKey struct{ group, subscriber string }
 // NewConsumer returns a Consumer; its Run does the work. The error names every
 // subscription that cannot be served.
 func NewConsumer(cfg ConsumerConfig) (*Consumer, error) {
-	c := &Consumer{cfg: cfg, lanes: map[laneKey]*route{}, freed: make(chan struct{}, 1), later: func(time.Duration, bool) {}}
+	c := &Consumer{cfg: cfg, lanes: map[laneKey]*route{}, places: newTxPlaces(cfg.Storage, cfg.TxHold), freed: make(chan struct{}, 1), later: func(time.Duration, bool) {}}
 	if err := c.resolve(); err != nil {
 		return nil, err
 	}

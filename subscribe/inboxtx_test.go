@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -130,7 +131,8 @@ func TestACommitWhoseOutcomeIsUnknownHasItsEffectOnce(t *testing.T) {
 	})
 }
 
-func TestATransactionThatCannotBeginIsAFailedAttempt(t *testing.T) {
+// TestATransactionThatCannotBeginCostsNoAttempt: it is the database's business.
+func TestATransactionThatCannotBeginCostsNoAttempt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var got error
@@ -141,12 +143,26 @@ func TestATransactionThatCannotBeginIsAFailedAttempt(t *testing.T) {
 		})).start()
 		r.send("t", "1", `"m"`)
 		elapse(time.Minute)
-		if rec := r.record(); !errors.Is(got, errLost) || rec.Retries != 1 || !strings.Contains(rec.LastError, "inbox transaction: connection lost") {
+		if rec := r.record(); !errors.Is(got, errLost) || rec.Retries != 0 || rec.Final {
 			t.Errorf("TxFromContext: %v; row with %d failed attempts, %q", got, rec.Retries, rec.LastError)
+		}
+		store.back.Store(true)
+		elapse(10 * time.Second)
+		if rec := r.record(); rec.Status != storage.Succeeded || rec.Retries != 0 {
+			t.Errorf("row %v with %d failed attempts, want success", rec.Status, rec.Retries)
 		}
 	})
 }
 
-type unbegun struct{ *memstore.Store }
+type unbegun struct {
+	*memstore.Store
 
-func (*unbegun) Begin(context.Context) (storage.Tx, error) { return nil, errLost }
+	back atomic.Bool
+}
+
+func (u *unbegun) Begin(ctx context.Context) (storage.Tx, error) {
+	if u.back.Load() {
+		return u.Store.Begin(ctx)
+	}
+	return nil, errLost
+}

@@ -48,22 +48,33 @@ func (rt *route) run(work context.Context, r *rows.Row) {
 	ctx, cancel := rt.context(work, r)
 	defer cancel(nil)
 	m := message(r.Record)
-	inbox := &inboxTx{begin: func() (storage.Tx, error) { return rt.group.c.cfg.Storage.Begin(ctx) }}
+	inbox := &inboxTx{places: rt.group.c.places, ctx: ctx, cancel: cancel}
 	hctx := storage.ContextWithTx(ctx, inbox.get)
 	hctx = contextWithInfo(hctx, Info{Message: m, Group: r.Group, Subscriber: r.Subscriber, Attempt: r.Retries + 1})
 	if f := rt.group.c.cfg.Context; f != nil {
 		hctx = f(hctx)
 	}
 	err := errGoexit
-	defer func() { rt.finish(ctx, work, r, inbox.end(), err) }()
+	defer func() { rt.finish(ctx, work, r, inbox, err) }()
 	err = rt.call(hctx, m)
 }
 
 var errGoexit = errors.New("handler ended its goroutine (runtime.Goexit)")
 
+// beginAgain is the wait after an attempt that got no inbox transaction.
+const beginAgain = time.Second
+
 // finish settles an attempt that has ended with err.
-func (rt *route) finish(ctx, work context.Context, r *rows.Row, tx storage.Tx, err error) {
+func (rt *route) finish(ctx, work context.Context, r *rows.Row, inbox *inboxTx, err error) {
 	desk := rt.group.c.desk
+	tx, failed := inbox.end()
+	if err != nil && failed != nil && work.Err() == nil && !r.Tenure.Over() {
+		// The database's business, not the handler's: nothing is counted.
+		rt.group.c.cfg.Log.Warn(ctx, "no inbox transaction, trying again", r.Group, slog.String("topic", r.Topic),
+			slog.String("group", r.Group), slog.String("msg_id", r.MessageID), slog.Any("err", failed))
+		desk.Settle(r, storage.Outcome{ID: r.ID, Kind: storage.Postpone, After: beginAgain})
+		return
+	}
 	if tx != nil && err == nil {
 		err = rt.commit(ctx, tx, r)
 		if err == nil || errors.Is(err, storage.ErrLost) {
