@@ -51,6 +51,21 @@ type Store struct {
 // New returns a Store on the tables that db can reach. It does not connect, and
 // does not fail: Validate, and every other method, reports what is wrong with
 // db or cfg. The *gorm.DB stays the caller's.
+//
+// Where package sqlite does not open it, an ordinary *gorm.DB lacks this:
+//   - SQLite rolls a transaction back by itself when a statement that writes in
+//     it is interrupted (its context ends), and for some errors, such as a full
+//     disk. database/sql does not notice, and commits what follows one by one.
+//     The Store notices before it publishes or settles in the transaction, but
+//     what the application goes on to write stays, and is there twice when the
+//     message is handled again. So let no statement of a transaction have a
+//     context shorter than the transaction's, and return every error.
+//   - Transactions do not take the write lock when they begin, unless the DSN
+//     says so: one that reads first can fail with SQLITE_BUSY.
+//   - Waiting for a connection is not bounded, and is in no order: a write past
+//     a transaction that holds the only one hangs, and so can heartbeats behind
+//     an application that writes a lot.
+//   - Reads wait for writes where there is a single connection.
 func New(db *gorm.DB, cfg Config) *Store {
 	s := &Store{db: db, cfg: cfg, text: newSQLiteText(cfg.prefix())}
 	s.err = errors.Join(cfg.Validate(), s.usePool())

@@ -40,6 +40,12 @@ const memory = ":memory:"
 // writing connection within BusyTimeout fails with ErrBusy: most often the
 // caller itself holds a transaction, and should have used that one.
 //
+// SQLite ends a transaction by itself when a statement that writes is interrupted
+// in it (its context ends), and for some errors, such as a full disk. From then
+// on every statement of the transaction, and Commit, fails with sql.ErrTxDone.
+// Only a transaction that was begun with a statement, on a *sql.Conn, is not
+// watched. What Raw of such a Conn gives has Unwrap for the driver's connection.
+//
 // The path ":memory:" is a database of this store's own on a single connection,
 // gone with Close: for tests. URIs ("file:…") are refused.
 func Open(path string, cfg Config) (*gormstore.Store, error) {
@@ -117,9 +123,13 @@ func openPool(path string, cfg Config) (*pool, error) {
 }
 
 func openDB(path string, cfg Config, conns int, reading bool) (*sql.DB, error) {
-	db, err := sql.Open(sqlite.DriverName, dsn(path, cfg, reading))
+	plain, err := sql.Open(sqlite.DriverName, "") // it only finds the driver
 	if err != nil {
 		return nil, err
+	}
+	db := sql.OpenDB(connector{plain.Driver(), dsn(path, cfg, reading)})
+	if err := plain.Close(); err != nil {
+		return nil, errors.Join(err, db.Close())
 	}
 	db.SetMaxOpenConns(conns)
 	db.SetMaxIdleConns(conns)
