@@ -76,6 +76,7 @@ func (c *callbacks) make(ctx context.Context, r *Row) {
 		c.desk.GiveBack(r) // whoever takes the row makes it
 		return
 	}
+	began(r)
 	c.desk.cfg.Callback(ctx, r)
 	if ctx.Err() != nil { // cut by a stop: whether it did its work is not known
 		c.desk.GiveBack(r)

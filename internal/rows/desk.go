@@ -21,7 +21,7 @@ type Row struct {
 	Fresh  bool    // inserted by this process, not found by a look
 
 	claim claim
-	under bool // claimed and not ended; the gate's
+	place *place // at the gate; nil: it came through none, or waits
 }
 
 // claim is how a row was started.
@@ -51,14 +51,16 @@ type Config struct {
 	// Policy decides how rows end that killed their process too often.
 	Policy Policy
 	// Batch is the most outcomes written at once; Suspects is how many rows of
-	// dead instances may be under way at once.
+	// dead instances may be under way at once, of each group and subscriber.
 	Batch, Suspects int
 	// Probation is how long this process must have lived before it tries a row
-	// again that saw two deaths or more.
+	// again that saw two deaths or more, and how long a row of a dead instance
+	// must have run until others need not wait for its end.
 	Probation time.Duration
 	// Waiting is the most rows that wait in hand for their callback, and the
-	// most that wait to be tried alone; more of them wait in the table, so that
-	// they do not take the room of others. 0: 100.
+	// most, of each group and subscriber, that wait to be tried alone; more of
+	// them wait in the table, so that they do not take the room of others. 0:
+	// 100.
 	Waiting int
 }
 
@@ -87,7 +89,7 @@ func NewDesk(cfg Config) *Desk {
 	}
 	d := &Desk{cfg: cfg, closing: make(chan struct{})}
 	d.settler = settler{log: cfg.Log, batch: cfg.Batch, wake: make(chan struct{}, 1)}
-	d.gate = gate{desk: d, wake: make(chan struct{}, 1)}
+	d.gate = gate{desk: d, wake: make(chan struct{}, 1), lanes: map[laneKey]*lane{}}
 	d.callbacks = callbacks{desk: d, wake: make(chan struct{}, 1)}
 	return d
 }

@@ -20,77 +20,59 @@ type gate struct {
 	desk *Desk
 	wake chan struct{}
 
-	mu       sync.Mutex
-	delayed  []*Row
-	suspects []*Row // taken over once
-	loners   []*Row // more often
-	running  int    // suspects under way
-	alone    bool   // a loner is under way
-	proven   bool   // this process has lived for a while
+	mu      sync.Mutex
+	delayed []*Row
+	lanes   map[laneKey]*lane // those that have rows
+	trial   *Row              // of all lanes' loners the one that was let through last
+	expiry  *time.Timer       // of the trial
+	proven  bool              // this process has lived for a while
 }
 
 func (g *gate) add(r *Row) {
 	g.mu.Lock()
+	kept := g.queue(r)
+	g.mu.Unlock()
 	switch {
-	case r.Takeovers > 1 && len(g.loners) >= g.desk.cfg.Waiting:
-		g.mu.Unlock()
+	case !kept:
 		g.desk.leave(r)
-		return
-	case r.Takeovers > 1:
-		r.claim = alone
-		g.loners = append(g.loners, r)
-	case r.Takeovers == 1:
-		r.claim = suspect
-		g.suspects = append(g.suspects, r)
-	default:
-		r.claim = planned
-		g.delayed = append(g.delayed, r)
-	}
-	g.mu.Unlock()
-	if g.desk.Draining() {
+	case g.desk.Draining():
 		g.drop()
-		return
-	}
-	signal(g.wake)
-}
-
-// ended tells that a row is no longer under way; it may be called for any row,
-// and again.
-func (g *gate) ended(r *Row) {
-	if r.claim < suspect {
-		return
-	}
-	g.mu.Lock()
-	under := r.under
-	switch {
-	case !under: // it waited, or has ended before
-	case r.claim == alone:
-		g.alone = false
 	default:
-		g.running--
-	}
-	r.under = false
-	g.mu.Unlock()
-	if under {
 		signal(g.wake)
 	}
 }
 
-// claimed reports whether the start of the row may have been written down.
-func (g *gate) claimed(r *Row) bool {
-	if r.claim < suspect {
-		return false
+// queue reports false when the row is to wait in the table.
+func (g *gate) queue(r *Row) bool {
+	if r.Takeovers == 0 {
+		r.claim = planned
+		g.delayed = append(g.delayed, r)
+		return true
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return r.under
+	l := g.lane(r)
+	switch {
+	case r.Takeovers == 1:
+		r.claim = suspect
+		l.suspects = append(l.suspects, r)
+	case len(l.loners) >= g.desk.cfg.Waiting:
+		return false
+	default:
+		r.claim = alone
+		l.loners = append(l.loners, r)
+	}
+	return true
 }
 
 // drop empties the queues: nothing was written for these rows.
 func (g *gate) drop() {
 	g.mu.Lock()
-	waiting := append(append(g.delayed, g.suspects...), g.loners...)
-	g.delayed, g.suspects, g.loners = nil, nil, nil
+	waiting := g.delayed
+	g.delayed = nil
+	for _, l := range g.lanes {
+		waiting = append(append(waiting, l.suspects...), l.loners...)
+		l.suspects, l.loners = nil, nil
+		g.tidy(l)
+	}
 	g.mu.Unlock()
 	g.desk.leave(waiting...)
 }
@@ -124,22 +106,35 @@ func (g *gate) run(ctx context.Context) {
 func (g *gate) next() []*Row {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.proven && !g.alone && len(g.loners) > 0 {
-		g.alone = true
-		return begin(cut(&g.loners, 1))
+	if batch := g.loner(); len(batch) > 0 {
+		return batch
 	}
-	if batch := cut(&g.suspects, g.desk.cfg.Suspects-g.running); len(batch) > 0 {
-		g.running += len(batch)
-		return begin(batch)
+	for _, l := range g.lanes {
+		if batch := cut(&l.suspects, g.desk.cfg.Suspects-l.running); len(batch) > 0 {
+			l.running += len(batch)
+			return g.enter(l, batch)
+		}
 	}
 	return cut(&g.delayed, g.desk.cfg.Batch)
 }
 
-func begin(batch []*Row) []*Row {
-	for _, r := range batch {
-		r.under = true
+// loner takes a row that is tried alone. There is one on trial in all lanes: two
+// that start together would be charged with each other's deaths.
+func (g *gate) loner() []*Row {
+	if !g.proven || g.trial != nil {
+		return nil
 	}
-	return batch
+	for _, l := range g.lanes { // in an order by chance: no lane is always the last
+		if l.alone || len(l.loners) == 0 {
+			continue
+		}
+		l.alone = true
+		batch := g.enter(l, cut(&l.loners, 1))
+		g.trial = batch[0]
+		g.expiry = time.AfterFunc(g.desk.cfg.Probation, func() { g.expired(batch[0]) })
+		return batch
+	}
+	return nil
 }
 
 // cut takes up to n rows of the first row's tenure off the queue.

@@ -22,6 +22,8 @@ type office struct {
 	keeper *rows.Keeper
 	log    *lines
 
+	mark func(*storage.Record) // changes a row that is admitted; nil: as it is
+
 	endWork, endLast context.CancelFunc
 	done             chan struct{}
 
@@ -122,6 +124,9 @@ func (o *office) admit() {
 	var taken []*storage.Record
 	for _, rec := range recs {
 		if look.Take(rec.ID) {
+			if o.mark != nil {
+				o.mark(rec)
+			}
 			taken = append(taken, rec)
 		}
 	}

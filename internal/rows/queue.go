@@ -59,6 +59,12 @@ func (q *Queue[K]) Add(key K, r *Row) {
 // Next waits for rows and takes up to n of one line and one tenure. The run
 // that begins so ends with Done. It reports false when ctx has ended.
 func (q *Queue[K]) Next(ctx context.Context, n int) (key K, rs []*Row, ok bool) {
+	key, rs, ok = q.next(ctx, n)
+	began(rs...)
+	return key, rs, ok
+}
+
+func (q *Queue[K]) next(ctx context.Context, n int) (key K, rs []*Row, ok bool) {
 	stop := context.AfterFunc(ctx, func() {
 		q.mu.Lock()
 		defer q.mu.Unlock()
