@@ -46,6 +46,9 @@ func (c *Consumer) adoptUnmatched(ctx context.Context, t *rows.Tenure, after int
 			return after, err
 		}
 		for _, rec := range recs {
+			if g := c.group(rec.Group); g != nil && g.full() {
+				return after, nil // the next round goes on here
+			}
 			after = rec.Position.Seq
 			if _, err := c.split(ctx, t, rec); err != nil {
 				return after, err

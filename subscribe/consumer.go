@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/capbus/gocap/internal/quiet"
@@ -55,6 +56,7 @@ type Consumer struct {
 	groups []*group
 	lanes  map[laneKey]*route
 	places *txPlaces
+	bytes  atomic.Int64 // of headers and bodies in hand
 	freed  chan struct{}
 	later  func(in time.Duration, passed bool)
 }
@@ -144,7 +146,7 @@ func (c *Consumer) giveBackQueued() {
 // Room says which subscriptions can take rows from the table now. Those that
 // come from the transport have room of their own.
 func (c *Consumer) Room() []storage.Lane {
-	if c.desk.Draining() {
+	if c.desk.Draining() || c.bytes.Load() > maxHandBytes {
 		return nil
 	}
 	var lanes []storage.Lane
@@ -165,6 +167,7 @@ func (c *Consumer) Freed() <-chan struct{} { return c.freed }
 func (c *Consumer) Admit(t *rows.Tenure, recs []*storage.Record) {
 	for _, rec := range recs {
 		rt := c.lanes[laneKey{rec.Group, rec.Subscriber}]
+		c.bytes.Add(size(rec))
 		if rt != nil {
 			rt.looked.Add(1)
 		}
@@ -184,6 +187,7 @@ func (c *Consumer) start(r *rows.Row) {
 
 func (c *Consumer) onFreed(rs []*rows.Row) {
 	for _, r := range rs {
+		c.bytes.Add(-size(r.Record))
 		rt := c.lanes[laneKey{r.Group, r.Subscriber}]
 		switch {
 		case rt == nil:
@@ -193,8 +197,17 @@ func (c *Consumer) onFreed(rs []*rows.Row) {
 			rt.looked.Add(-1)
 		}
 	}
+	for _, g := range c.groups {
+		g.wake() // bytes may have held it up
+	}
 	signal(c.freed)
 }
+
+// maxHandBytes bounds the headers and bodies in hand, beyond which nothing is
+// received or looked for; what one look or one delivery brings comes on top.
+const maxHandBytes = 64 << 20
+
+func size(rec *storage.Record) int64 { return int64(len(rec.Headers) + len(rec.Body)) }
 
 // resolve completes the names of the subscriptions and sorts them into groups.
 func (c *Consumer) resolve() error {

@@ -128,10 +128,22 @@ func (g *group) waitRoom(ctx context.Context) bool {
 	defer stop()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for g.fresh >= g.window && ctx.Err() == nil {
+	for g.fullLocked() && ctx.Err() == nil {
 		g.free.Wait()
 	}
 	return ctx.Err() == nil
+}
+
+// full reports whether the group can take no more from the transport. Where the
+// bytes of all groups are too many, one that has nothing in hand still can.
+func (g *group) full() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.fullLocked()
+}
+
+func (g *group) fullLocked() bool {
+	return g.fresh >= g.window || g.fresh > 0 && g.c.bytes.Load() > maxHandBytes
 }
 
 func (g *group) addFresh() {
@@ -144,7 +156,10 @@ func (g *group) freeFresh() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.fresh--
-	if g.fresh < g.window {
-		g.free.Broadcast()
-	}
+}
+
+func (g *group) wake() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.free.Broadcast()
 }

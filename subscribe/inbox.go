@@ -87,6 +87,7 @@ func (g *group) admitFresh(t *rows.Tenure, held []storage.ID, fresh []*storage.R
 		if !mine[rec.ID] {
 			continue
 		}
+		g.c.bytes.Add(size(rec))
 		if rec.Subscriber != "" {
 			g.addFresh()
 		}
