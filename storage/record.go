@@ -130,11 +130,13 @@ const (
 	Release
 )
 
-// Outcome is how the work on a row in hand has ended.
+// Outcome is how the work on a row in hand has ended. It may be stored twice, as
+// nobody knows whether a write that failed has taken place: nothing is counted
+// twice then.
 type Outcome struct {
 	ID       ID
 	Kind     OutcomeKind
-	Counted  bool          // Retry, Fail: an attempt was answered; retries + 1
+	Attempt  int           // Retry, Fail: the attempt that was answered, from 1; retries becomes this. 0: none
 	After    time.Duration // from the database's now
 	Callback bool          // Fail
 	Claimed  bool          // Release

@@ -89,13 +89,15 @@ func NewDesk(cfg Config) *Desk {
 	}
 	d := &Desk{cfg: cfg, closing: make(chan struct{})}
 	d.settler = settler{log: cfg.Log, batch: cfg.Batch, wake: make(chan struct{}, 1)}
-	d.gate = gate{desk: d, wake: make(chan struct{}, 1), lanes: map[laneKey]*lane{}}
+	d.gate = gate{desk: d, wake: make(chan struct{}, 1), lanes: map[laneKey]*lane{}, under: map[*Row]struct{}{}}
 	d.callbacks = callbacks{desk: d, wake: make(chan struct{}, 1)}
 	return d
 }
 
 // Run works until Close is called and all outcomes are stored. Rows are started
 // and callbacks made on the context work; outcomes are stored until last ends.
+// When work ends, rows of dead instances are released whose outcome has not
+// come: nothing is charged for a stop, even if a handler does not return.
 func (d *Desk) Run(work, last context.Context) {
 	var loops, all sync.WaitGroup
 	loops.Go(func() { d.gate.run(work) })
@@ -171,6 +173,7 @@ func (d *Desk) started(r *Row) bool {
 // Settle stores the outcome of a row. A retry that is due at once starts again
 // in the same hands when it is stored.
 func (d *Desk) Settle(r *Row, o storage.Outcome) {
+	d.gate.unclaim(r)
 	d.settler.add(settlement{row: r, outcome: o, done: func(stored bool) { d.settled(r, o, stored) }})
 }
 
@@ -182,16 +185,16 @@ func (d *Desk) settled(r *Row, o storage.Outcome, stored bool) {
 	case o.Kind == storage.Retry && o.After <= 0:
 		again := *r.Record
 		again.Status, again.Takeovers = storage.Failed, 0
-		if o.Counted {
-			again.Retries++
+		if o.Attempt > 0 {
+			again.Retries = o.Attempt
 		}
 		again.LastError = o.Error
 		d.start(&Row{Record: &again, Tenure: r.Tenure, Fresh: r.Fresh})
 	case o.Kind == storage.Fail && o.Callback && d.cfg.Callback != nil:
 		final := *r.Record
 		final.Final, final.Status, final.LastError = true, storage.Failed, o.Error
-		if o.Counted {
-			final.Retries++
+		if o.Attempt > 0 {
+			final.Retries = o.Attempt
 		}
 		d.start(&Row{Record: &final, Tenure: r.Tenure, Fresh: r.Fresh})
 	case o.Kind == storage.Retry || o.Kind == storage.Postpone:
@@ -210,7 +213,7 @@ func (d *Desk) Done(r *Row) { d.leave(r) }
 // GiveBack takes a row out of the hand that was not worked on, or whose work
 // was cut: nothing is counted, and it is due as before.
 func (d *Desk) GiveBack(r *Row) {
-	if d.gate.claimed(r) {
+	if d.gate.unclaim(r) {
 		d.Settle(r, storage.Outcome{ID: r.ID, Kind: storage.Release, Claimed: true})
 		return
 	}

@@ -243,7 +243,7 @@ func TestPolicy(t *testing.T) {
 		{"own backoff", grows, 3, false, -1, storage.Retry, 2 * time.Second},
 	} {
 		o := c.policy.Failed(&storage.Record{Retries: c.retries}, "boom", c.permanent, c.wait)
-		if o.Kind != c.kind || o.After != c.after || !o.Counted || o.Error != "boom" || o.Callback != (c.kind == storage.Fail) {
+		if o.Kind != c.kind || o.After != c.after || o.Attempt != c.retries+1 || o.Error != "boom" || o.Callback != (c.kind == storage.Fail) {
 			t.Errorf("%s: %+v", c.name, o)
 		}
 	}

@@ -216,7 +216,7 @@ func (o *office) work(in <-chan *rows.Row, stop <-chan struct{}, kinds <-chan in
 			case 0:
 				o.succeed(r)
 			case 1:
-				o.Settle(r, storage.Outcome{ID: r.ID, Kind: storage.Retry, Counted: true, Error: "boom"})
+				o.Settle(r, storage.Outcome{ID: r.ID, Kind: storage.Retry, Attempt: r.Retries + 1, Error: "boom"})
 			case 2:
 				o.GiveBack(r)
 			default:

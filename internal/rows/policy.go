@@ -32,13 +32,17 @@ func (p Policy) Failed(r *storage.Record, reason string, permanent bool, wait ti
 	default:
 		wait = p.Interval
 	}
-	return storage.Outcome{ID: r.ID, Kind: storage.Retry, Counted: true, After: wait, Error: reason}
+	return storage.Outcome{ID: r.ID, Kind: storage.Retry, Attempt: attempt, After: wait, Error: reason}
 }
 
 // Final returns the outcome of a row that is not tried again.
 func (p Policy) Final(r *storage.Record, reason string, counted bool) storage.Outcome {
-	return storage.Outcome{
-		ID: r.ID, Kind: storage.Fail, Counted: counted, Error: reason,
+	o := storage.Outcome{
+		ID: r.ID, Kind: storage.Fail, Error: reason,
 		After: p.KeepFailed, Callback: p.OweCallback,
 	}
+	if counted {
+		o.Attempt = r.Retries + 1
+	}
+	return o
 }

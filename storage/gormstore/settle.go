@@ -130,13 +130,12 @@ func (s *Store) settleRest(
 
 // outcomeValues are the values of an outcome, in the order of settle.
 func outcomeValues(o storage.Outcome) []any {
-	counted := o.Counted && (o.Kind == storage.Retry || o.Kind == storage.Fail)
-	text := ""
+	attempt, text := 0, ""
 	if o.Kind == storage.Retry || o.Kind == storage.Fail {
-		text = storage.CleanError(o.Error)
+		attempt, text = o.Attempt, storage.CleanError(o.Error)
 	}
 	return []any{
-		slices.Clone(o.ID[:]), int64(o.Kind), counted, microsUp(o.After), o.Callback, o.Claimed, text,
+		slices.Clone(o.ID[:]), int64(o.Kind), attempt, microsUp(o.After), o.Callback, o.Claimed, text,
 	}
 }
 

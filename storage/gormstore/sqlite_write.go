@@ -86,10 +86,10 @@ func (t *sqliteText) remove(b storage.Box, n int) string {
 // owner. The kinds are those of storage.OutcomeKind. The list of ids makes
 // SQLite look the rows up by id; it would scan the table for the join.
 func (t *sqliteText) settle(b storage.Box, n int) string {
-	return `WITH o(id, kind, counted, wait, callback, claimed, error) AS (VALUES ` +
+	return `WITH o(id, kind, attempt, wait, callback, claimed, error) AS (VALUES ` +
 		tuples(n, `(?,?,?,?,?,?,?)`) + `) UPDATE ` + t.table(b) + ` AS r SET updated_at = ` + sqliteNow +
 		`, status = CASE WHEN o.kind IN (2, 4) THEN 3 ELSE status END` +
-		`, retries = retries + o.counted` +
+		`, retries = CASE WHEN o.attempt > 0 THEN o.attempt ELSE retries END` +
 		`, takeovers = CASE o.kind WHEN 6 THEN max(takeovers - o.claimed, 0) ELSE 0 END` +
 		`, due_at = CASE o.kind WHEN 2 THEN ` + sqliteNow + ` + o.wait WHEN 3 THEN ` + sqliteNow + ` + o.wait` +
 		` WHEN 4 THEN CASE WHEN o.callback THEN ` + sqliteNow + ` END WHEN 5 THEN NULL ELSE due_at END` +

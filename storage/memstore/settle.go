@@ -124,8 +124,8 @@ func (r *row) settle(o storage.Outcome, now time.Duration) {
 
 // answered stores what a failed attempt has left.
 func (r *row) answered(o storage.Outcome) {
-	if o.Counted {
-		r.Retries++
+	if o.Attempt > 0 {
+		r.Retries = o.Attempt
 	}
 	if o.Error != "" {
 		r.LastError = storage.CleanError(o.Error)

@@ -215,7 +215,7 @@ func TestOneBadRowDoesNotStallItsBatch(t *testing.T) {
 	}
 	lost, err := m.Settle(t.Context(),
 		storage.Outcome{ID: recs[0].ID, Kind: storage.Retry, Error: "fine"},
-		storage.Outcome{ID: recs[1].ID, Kind: storage.Retry, Error: "bad text", Counted: true},
+		storage.Outcome{ID: recs[1].ID, Kind: storage.Retry, Error: "bad text", Attempt: 1},
 		storage.Outcome{ID: recs[3].ID, Kind: storage.Retry, Error: "fine"})
 	if err != nil || len(lost) != 0 {
 		t.Error(lost, err)

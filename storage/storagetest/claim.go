@@ -75,7 +75,7 @@ func claimNothing(e *env) {
 	rec := e.published(m)
 	e.wantRows("nothing to write", e.claim(m, rec))
 	e.wantRows("of nothing", e.claim(m))
-	e.mustSettle(m, storage.Outcome{ID: rec.ID, Kind: storage.Retry, Counted: true})
+	e.mustSettle(m, storage.Outcome{ID: rec.ID, Kind: storage.Retry, Attempt: 1})
 	e.wantRows("nothing to write for a retried one", e.claim(m, rec))
 	if r := e.mustRow(m, rec); r.Takeovers != 0 || r.Status != storage.Failed {
 		e.Errorf("a claim changed a row: %+v", *r)

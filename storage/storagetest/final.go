@@ -20,7 +20,7 @@ func finalCases() []testCase {
 func outcomesOf(rec *storage.Record) []storage.Outcome {
 	var all []storage.Outcome
 	for kind := storage.Succeed; kind <= storage.Fail; kind++ {
-		all = append(all, storage.Outcome{ID: rec.ID, Kind: kind, Counted: true, After: time.Hour, Callback: true, Error: "late"})
+		all = append(all, storage.Outcome{ID: rec.ID, Kind: kind, Attempt: 7, After: time.Hour, Callback: true, Error: "late"})
 	}
 	return append(all, storage.Outcome{ID: rec.ID, Kind: storage.Succeed, After: -1})
 }

@@ -102,12 +102,12 @@ func inboxTxOutcomes(e *env) {
 		e.must(tx.Commit(), "commit")
 	}
 	rec := e.accepted(in)
-	settle(storage.Outcome{ID: rec.ID, Kind: storage.Retry, Counted: true, After: time.Hour, Error: "a\x00b"})
+	settle(storage.Outcome{ID: rec.ID, Kind: storage.Retry, Attempt: 1, After: time.Hour, Error: "a\x00b"})
 	if r := e.mustRow(in, rec); r.Status != storage.Failed || r.Retries != 1 || r.LastError != storage.CleanError("a\x00b") {
 		e.Errorf("after a retry: %+v", *r)
 	}
 	e.wantRows("due while it waits", e.due(in, allOf("g", "s")))
-	settle(storage.Outcome{ID: rec.ID, Kind: storage.Fail, Counted: true, After: time.Hour, Callback: true, Error: "no"})
+	settle(storage.Outcome{ID: rec.ID, Kind: storage.Fail, Attempt: 2, After: time.Hour, Callback: true, Error: "no"})
 	if r := e.mustRow(in, rec); !r.Final || r.Retries != 2 || r.LastError != "no" {
 		e.Errorf("after a failure: %+v", *r)
 	}

@@ -238,7 +238,7 @@ func countMutants() []mutant {
 			_, _ = m.Settle(ctx, storage.Outcome{ID: r.ID, Kind: storage.Postpone})
 		})},
 		{"taking over resets the row", "takeover/unchanged", counted(func(ctx context.Context, m member, r *record) {
-			_, _ = m.Settle(ctx, storage.Outcome{ID: r.ID, Kind: storage.Retry, Counted: true, Error: "taken"})
+			_, _ = m.Settle(ctx, storage.Outcome{ID: r.ID, Kind: storage.Retry, Attempt: 1, Error: "taken"})
 		})},
 	}
 }

@@ -116,7 +116,7 @@ func claimMutants() []mutant {
 		{"release keeps the count", "claim/release", stored(func(o *storage.Outcome) { o.Claimed = false })},
 		{"release counts as an attempt", "claim/release", stored(func(o *storage.Outcome) {
 			if o.Kind == storage.Release {
-				o.Kind, o.Counted = storage.Retry, true
+				o.Kind, o.Attempt = storage.Retry, 1
 			}
 		})},
 	}
@@ -125,8 +125,21 @@ func claimMutants() []mutant {
 func outcomeMutants() []mutant {
 	return []mutant{
 		{"retry at once", "settle/retry", stored(func(o *storage.Outcome) { o.After = min(o.After, 0) })},
-		{"retry never counted", "settle/retry", stored(func(o *storage.Outcome) { o.Counted = false })},
-		{"retry always counted", "settle/retry", stored(func(o *storage.Outcome) { o.Counted = true })},
+		{"retry never counted", "settle/retry", stored(func(o *storage.Outcome) { o.Attempt = 0 })},
+		{"retry always counted", "settle/retry", stored(func(o *storage.Outcome) { o.Attempt++ })},
+		{"attempts added up", "settle/twice", func(b *broken) {
+			b.settle = func(ctx context.Context, m member, outcomes []storage.Outcome) ([]storage.ID, error) {
+				outcomes = slices.Clone(outcomes)
+				for i, o := range outcomes {
+					for _, r := range b.rows(storage.Inbox) {
+						if r.ID == o.ID && o.Attempt > 0 {
+							outcomes[i].Attempt = r.Retries + 1
+						}
+					}
+				}
+				return m.Settle(ctx, outcomes...)
+			}
+		}},
 		{"retry waits too long", "settle/retry-at-once", stored(func(o *storage.Outcome) { o.After += time.Hour })},
 		{"postponed is failed", "settle/postpone", stored(func(o *storage.Outcome) {
 			if o.Kind == storage.Postpone {

@@ -14,7 +14,8 @@ func settleCases() []testCase {
 	return []testCase{
 		{"settle/succeed", "Succeed: final. After: until it expires.", settleSucceed},
 		{"settle/succeed-deleted", "Succeed: After negative: the row is deleted.", settleDeleted},
-		{"settle/retry", "Retry: status failed, due again After; nobody else takes it meanwhile. Counted: retries + 1.", settleRetry},
+		{"settle/retry", "Retry: status failed, due again After; nobody else takes it meanwhile. Attempt: retries becomes this; 0: nothing is counted.", settleRetry},
+		{"settle/twice", "An outcome may be stored twice: nothing is counted twice then. Attempt: retries becomes this.", settleTwice},
 		{"settle/retry-at-once", "Retry: status failed, due again After.", settleRetryNow},
 		{"settle/postpone", "Postpone: status unchanged, due again After.", settlePostpone},
 		{"settle/fail", "Fail: final failed. Nothing more is due.", settleFail},
@@ -80,7 +81,7 @@ func (e *env) dueAgain(m storage.Member, rec *storage.Record, o storage.Outcome)
 func settleRetry(e *env) {
 	m, other := e.join(storage.Outbox), e.join(storage.Outbox)
 	rec := e.published(m)
-	r := e.dueAgain(m, rec, storage.Outcome{Kind: storage.Retry, Counted: true, Error: "no answer"})
+	r := e.dueAgain(m, rec, storage.Outcome{Kind: storage.Retry, Attempt: 1, Error: "no answer"})
 	if r.Status != storage.Failed || r.Final || r.Retries != 1 || r.LastError != "no answer" || r.Owner != m.Number() {
 		e.Errorf("after a counted retry: %+v", *r)
 	}
@@ -97,7 +98,7 @@ func settleRetryNow(e *env) {
 	m := e.join(storage.Outbox)
 	rec := e.published(m)
 	for attempt := 1; attempt <= 3; attempt++ {
-		e.mustSettle(m, storage.Outcome{ID: rec.ID, Kind: storage.Retry, Counted: true, Error: "again"})
+		e.mustSettle(m, storage.Outcome{ID: rec.ID, Kind: storage.Retry, Attempt: attempt, Error: "again"})
 		got := e.due(m, allOf("", ""))
 		e.wantRows("due at once", got, rec)
 		if len(got) == 1 && got[0].Retries != attempt {
@@ -106,10 +107,29 @@ func settleRetryNow(e *env) {
 	}
 }
 
+func settleTwice(e *env) {
+	m := e.join(storage.Inbox)
+	rec := e.accepted(m)
+	for _, attempt := range []int{1, 2, 5, 0} {
+		want := max(attempt, e.mustRow(m, rec).Retries)
+		o := storage.Outcome{ID: rec.ID, Kind: storage.Retry, Attempt: attempt, Error: "no answer"}
+		for range 2 {
+			e.mustSettle(m, o)
+			if r := e.mustRow(m, rec); r.Retries != want {
+				e.Errorf("retries %d after attempt %d, want %d", r.Retries, attempt, want)
+			}
+		}
+	}
+	e.mustSettle(m, storage.Outcome{ID: rec.ID, Kind: storage.Fail, Attempt: 6, After: time.Hour, Callback: true})
+	if r := e.mustRow(m, rec); r.Retries != 6 {
+		e.Errorf("retries %d of a row whose sixth attempt was the last", r.Retries)
+	}
+}
+
 func settlePostpone(e *env) {
 	m := e.join(storage.Outbox)
 	fresh, retried := e.published(m), e.published(m)
-	e.mustSettle(m, storage.Outcome{ID: retried.ID, Kind: storage.Retry, Counted: true, Error: "no answer"})
+	e.mustSettle(m, storage.Outcome{ID: retried.ID, Kind: storage.Retry, Attempt: 1, Error: "no answer"})
 	for rec, want := range map[*storage.Record]storage.Status{fresh: storage.Scheduled, retried: storage.Failed} {
 		before := e.mustRow(m, rec)
 		r := e.dueAgain(m, rec, storage.Outcome{Kind: storage.Postpone})
@@ -122,7 +142,7 @@ func settlePostpone(e *env) {
 func settleFail(e *env) {
 	m := e.join(storage.Inbox)
 	rec := e.accepted(m)
-	e.mustSettle(m, storage.Outcome{ID: rec.ID, Kind: storage.Fail, Counted: true, After: time.Hour, Error: "refused"})
+	e.mustSettle(m, storage.Outcome{ID: rec.ID, Kind: storage.Fail, Attempt: 1, After: time.Hour, Error: "refused"})
 	e.wantRows("by lane", e.due(m, allOf("g", "s")))
 	e.wantRows("by id", e.due(m, byID(rec)))
 	e.wantRows("accepted although it has failed", e.accept(m, again(rec)))
@@ -134,7 +154,7 @@ func settleFail(e *env) {
 func settleCallback(e *env) {
 	m, other := e.join(storage.Inbox), e.join(storage.Inbox)
 	rec := e.accepted(m)
-	e.mustSettle(m, storage.Outcome{ID: rec.ID, Kind: storage.Fail, Counted: true, After: time.Hour, Callback: true, Error: "refused"})
+	e.mustSettle(m, storage.Outcome{ID: rec.ID, Kind: storage.Fail, Attempt: 1, After: time.Hour, Callback: true, Error: "refused"})
 	got := e.due(m, allOf("g", "s"))
 	e.wantRows("due for its callback", got, rec)
 	for _, r := range got {
@@ -207,7 +227,7 @@ func settleNotOwned(e *env) {
 	for kind := storage.Succeed; kind <= storage.Fail; kind++ {
 		var outcomes []storage.Outcome
 		for _, rec := range []*storage.Record{mine, free, unknown} {
-			outcomes = append(outcomes, storage.Outcome{ID: rec.ID, Kind: kind, After: time.Hour, Counted: true, Error: "x"})
+			outcomes = append(outcomes, storage.Outcome{ID: rec.ID, Kind: kind, After: time.Hour, Attempt: 1, Error: "x"})
 		}
 		e.wantIDs("lost", e.settle(other, outcomes...), mine.ID, free.ID, unknown.ID)
 	}
@@ -232,7 +252,7 @@ func settleMixed(e *env) {
 		}
 		rec := e.message(owner)
 		recs = append(recs, rec)
-		o := storage.Outcome{ID: rec.ID, Kind: storage.OutcomeKind(i%4) + storage.Succeed, After: time.Hour, Counted: i%3 == 0, Error: rec.ID.String()}
+		o := storage.Outcome{ID: rec.ID, Kind: storage.OutcomeKind(i%4) + storage.Succeed, After: time.Hour, Attempt: i % 3, Error: rec.ID.String()}
 		switch {
 		case owner == other:
 			lost = append(lost, rec.ID)
@@ -254,10 +274,7 @@ func settleMixed(e *env) {
 		}
 		want := storage.Record{Status: storage.Scheduled}
 		if o.Kind == storage.Retry {
-			want = storage.Record{Status: storage.Failed, LastError: o.Error}
-			if o.Counted {
-				want.Retries = 1
-			}
+			want = storage.Record{Status: storage.Failed, LastError: o.Error, Retries: o.Attempt}
 		}
 		if r.Status != want.Status || r.LastError != want.LastError || r.Retries != want.Retries {
 			e.Errorf("outcome %+v made %+v", o, *r)

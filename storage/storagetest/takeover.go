@@ -115,7 +115,7 @@ func takeOverFree(e *env) {
 func takeOverUnchanged(e *env) {
 	m, heir := e.join(storage.Outbox), e.join(storage.Outbox)
 	rec := e.published(m)
-	e.mustSettle(m, storage.Outcome{ID: rec.ID, Kind: storage.Retry, Counted: true, Error: "first answer"})
+	e.mustSettle(m, storage.Outcome{ID: rec.ID, Kind: storage.Retry, Attempt: 1, Error: "first answer"})
 	before := e.mustRow(m, rec)
 	e.leave(m)
 	got := e.takeOver(heir, allOf("", ""))
@@ -229,7 +229,7 @@ func takeOverSettleLate(e *env) {
 		old := e.joinFor(storage.Inbox, longLease)
 		e.leave(m)
 		e.wantRows("taken over", e.takeOver(heir, byID(rec)), rec)
-		lost := e.settle(m, storage.Outcome{ID: rec.ID, Kind: kind, After: time.Hour, Counted: true, Error: "late"})
+		lost := e.settle(m, storage.Outcome{ID: rec.ID, Kind: kind, After: time.Hour, Attempt: 1, Error: "late"})
 		e.wantIDs("reported lost", lost, rec.ID)
 		if r := e.mustRow(heir, rec); r.Retries != 0 || r.LastError != "" || r.Status != storage.Scheduled {
 			e.Errorf("a settle under the old number changed the row: %+v", *r)
