@@ -23,6 +23,7 @@ type gate struct {
 	mu      sync.Mutex
 	delayed []*Row
 	lanes   map[laneKey]*lane // those that have rows
+	under   map[*Row]struct{} // let through, in hand
 	trial   *Row              // of all lanes' loners the one that was let through last
 	expiry  *time.Timer       // of the trial
 	proven  bool              // this process has lived for a while
@@ -96,6 +97,7 @@ func (g *gate) run(ctx context.Context) {
 			return
 		case <-ctx.Done():
 			g.drop()
+			g.release()
 			return
 		}
 	}

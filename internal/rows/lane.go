@@ -1,6 +1,10 @@
 package rows
 
-import "time"
+import (
+	"time"
+
+	"github.com/capbus/gocap/storage"
+)
 
 // laneKey tells which rows wait for the same workers. Those that owe their
 // callback wait for that of others, not for a handler.
@@ -24,7 +28,9 @@ type place struct {
 	gate   *gate
 	lane   *lane       // whose place the row takes up; nil: none any more
 	expiry *time.Timer // of the place, once the work has begun
-	ended  bool
+	// claimed: takeovers + 1 may be in the table, and no outcome was given that
+	// takes it off.
+	claimed bool
 }
 
 // lane returns that of a row, and makes it where there is none.
@@ -45,10 +51,11 @@ func (g *gate) tidy(l *lane) {
 	}
 }
 
-// enter notes that rows take up places of the lane.
+// enter notes that rows take up places of the lane, and are about to be claimed.
 func (g *gate) enter(l *lane, batch []*Row) []*Row {
 	for _, r := range batch {
-		r.place = &place{gate: g, lane: l}
+		r.place = &place{gate: g, lane: l, claimed: true}
+		g.under[r] = struct{}{}
 	}
 	return batch
 }
@@ -111,7 +118,7 @@ func (g *gate) ended(r *Row) {
 		return
 	}
 	g.mu.Lock()
-	r.place.ended = true
+	delete(g.under, r)
 	g.vacate(r)
 	if r.place.expiry != nil {
 		r.place.expiry.Stop()
@@ -124,12 +131,35 @@ func (g *gate) ended(r *Row) {
 	signal(g.wake)
 }
 
-// claimed reports whether the start of the row may have been written down.
-func (g *gate) claimed(r *Row) bool {
+// unclaim tells that an outcome of the row is given. It reports whether what
+// its claim may have added to takeovers is still to be taken off.
+func (g *gate) unclaim(r *Row) bool {
 	if r.place == nil {
 		return false
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return !r.place.ended
+	claimed := r.place.claimed
+	r.place.claimed = false
+	return claimed
+}
+
+// release takes off what was added to takeovers of all rows under way: their
+// work was cut, and whoever does not return will not say so itself. Their
+// outcomes, if they come, are stored all the same.
+func (g *gate) release() {
+	var cut []*Row
+	g.mu.Lock()
+	for r := range g.under {
+		if r.place.claimed {
+			r.place.claimed = false
+			cut = append(cut, r)
+		}
+	}
+	g.mu.Unlock()
+	for _, r := range cut {
+		g.desk.settler.add(settlement{
+			row: r, outcome: storage.Outcome{ID: r.ID, Kind: storage.Release, Claimed: true}, early: true, done: func(bool) {},
+		})
+	}
 }

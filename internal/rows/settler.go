@@ -19,6 +19,7 @@ const settleTimeout = 10 * time.Second
 type settlement struct {
 	row     *Row
 	outcome storage.Outcome
+	early   bool // another outcome of the row may follow: not to be in one batch with it
 	done    func(stored bool)
 }
 
@@ -75,12 +76,12 @@ func (s *settler) run(ctx context.Context) {
 	}
 }
 
-// next takes the longest run of outcomes of one tenure, up to a batch.
+// next takes the longest run of outcomes of one tenure and kind, up to a batch.
 func (s *settler) next() (batch []settlement, closed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := 0
-	for n < len(s.queue) && n < s.batch && s.queue[n].row.Tenure == s.queue[0].row.Tenure {
+	for n < len(s.queue) && n < s.batch && s.queue[n].row.Tenure == s.queue[0].row.Tenure && s.queue[n].early == s.queue[0].early {
 		n++
 	}
 	batch = s.queue[:n:n]
