@@ -10,6 +10,7 @@ import (
 	"github.com/capbus/gocap"
 	"github.com/capbus/gocap/internal/quiet"
 	"github.com/capbus/gocap/storage"
+	"github.com/capbus/gocap/subscribe"
 	"github.com/capbus/gocap/transport"
 )
 
@@ -34,6 +35,10 @@ type Bus struct {
 	// life is held by Start and Stop, one after another.
 	life    chan struct{}
 	engines runningEngines
+	// more is served beside the subscriptions of the options. Handlers sets it,
+	// with the flag, before the application starts.
+	more     []subscribe.Subscription
+	handlers bool
 }
 
 // New returns a bus that does not run yet: it can publish, and Start lets it

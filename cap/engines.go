@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -59,7 +60,7 @@ func (b *Bus) prepare(ctx context.Context) (*engines, error) {
 		return nil, err
 	}
 	e := &engines{release: release}
-	if err := b.join(ctx, e, append(subs, b.opts.Subscriptions...)); err != nil {
+	if err := b.join(ctx, e, slices.Concat(subs, b.opts.Subscriptions, b.more)); err != nil {
 		// What ended the start may have ended ctx, too.
 		lctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
 		defer cancel()

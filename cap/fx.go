@@ -3,6 +3,7 @@
 package cap
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -16,7 +17,10 @@ import (
 )
 
 // ModuleParams is what Module takes from the container. What Options name goes
-// before Storage, Transport and Logger.
+// before Storage, Transport and Logger. The container tells values apart by
+// their type, so adapters are provided as the interfaces:
+//
+//	fx.Annotate(newStore, fx.As(fx.Self()), fx.As(new(storage.Storage)))
 type ModuleParams struct {
 	fx.In
 
@@ -53,17 +57,21 @@ func Module(p ModuleParams) (ModuleResult, error) {
 	}
 	opts.Subscriptions = append(opts.Subscriptions[:len(opts.Subscriptions):len(opts.Subscriptions)], p.Subscriptions...)
 	bus, err := New(opts)
-	if err != nil {
+	switch {
+	case err != nil && (opts.Storage == nil || opts.Transport == nil):
+		return ModuleResult{}, fmt.Errorf("%w (the container needs a storage.Storage and a transport.Transport: "+
+			"provide adapters as these interfaces, with fx.Annotate and fx.As, or in Options)", err)
+	case err != nil:
 		return ModuleResult{}, err
 	}
-	p.Lifecycle.Append(fx.Hook{OnStart: bus.Start, OnStop: bus.Stop})
+	p.Lifecycle.Append(fx.Hook{OnStart: bus.startFirst, OnStop: bus.Stop})
 	return ModuleResult{Bus: bus, Publisher: bus}, nil
 }
 
 // Handlers registers constructors of subscriptions and asks for the bus, so that
 // a service that only consumes starts. A constructor returns a
 // subscribe.Subscription or a slice of them, and optionally an error; its
-// parameters come from the container.
+// parameters come from the container, *Bus and Publisher among them.
 func Handlers(ctors ...any) fx.Option {
 	opts := make([]fx.Option, 0, len(ctors)+1)
 	for _, ctor := range ctors {
@@ -73,7 +81,44 @@ func Handlers(ctors ...any) fx.Option {
 		}
 		opts = append(opts, fx.Provide(fx.Annotate(ctor, fx.ResultTags(tag))))
 	}
-	return fx.Options(append(opts, fx.Invoke(func(*Bus) {}))...)
+	return fx.Options(append(opts, fx.Invoke(serve))...)
+}
+
+// handlersParams has the bus and all that Handlers have registered. The bus does
+// not depend on them, or a service that publishes could not be a handler.
+type handlersParams struct {
+	fx.In
+
+	Lifecycle     fx.Lifecycle
+	Bus           *Bus
+	Subscriptions []subscribe.Subscription `group:"cap.handlers"`
+}
+
+// startFirst is Start, unless there are Handlers: then the bus starts after what
+// they need.
+func (b *Bus) startFirst(ctx context.Context) error {
+	if b.handlers {
+		return nil
+	}
+	return b.Start(ctx)
+}
+
+// serve runs once for each use of Handlers, and gets the same each time. Its hook
+// comes after those of all that the handlers need, so the bus starts after them
+// and stops before.
+func serve(p handlersParams) error {
+	var errs []error
+	for _, s := range p.Subscriptions {
+		errs = append(errs, s.Validate())
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("cap: Handlers: %w", err)
+	}
+	if !p.Bus.handlers {
+		p.Bus.handlers, p.Bus.more = true, p.Subscriptions // nothing runs before the hooks
+		p.Lifecycle.Append(fx.Hook{OnStart: p.Bus.Start, OnStop: p.Bus.Stop})
+	}
+	return nil
 }
 
 func groupTag(ctor any) (string, error) {
@@ -84,9 +129,9 @@ func groupTag(ctor any) (string, error) {
 	ok := t.NumOut() == 1 || t.NumOut() == 2 && t.Out(1) == reflect.TypeFor[error]()
 	switch {
 	case ok && t.Out(0) == reflect.TypeFor[subscribe.Subscription]():
-		return `group:"cap.subscriptions"`, nil
+		return `group:"cap.handlers"`, nil
 	case ok && t.Out(0) == reflect.TypeFor[[]subscribe.Subscription]():
-		return `group:"cap.subscriptions,flatten"`, nil
+		return `group:"cap.handlers,flatten"`, nil
 	}
 	return "", errors.New(t.String() + " does not return a subscribe.Subscription or a slice of them, and optionally an error")
 }

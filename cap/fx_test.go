@@ -211,7 +211,7 @@ func TestErrorsOfTheModuleNameTheField(t *testing.T) {
 	}{
 		"no storage": {
 			[]fx.Option{options(), cap.Handlers()},
-			[]string{"Options.Storage: is required"},
+			[]string{"Options.Storage: is required", "fx.As"},
 		},
 		"bad options": {
 			[]fx.Option{adapters(), fx.Supply(cap.Options{PollInterval: -1, MaxHeaders: -1, Registry: &subscribe.Registry{}}), cap.Handlers()},
@@ -219,7 +219,7 @@ func TestErrorsOfTheModuleNameTheField(t *testing.T) {
 		},
 		"zero subscription": {
 			[]fx.Option{options(), adapters(), cap.Handlers(sub)},
-			[]string{"Options.Subscriptions[0]", "subscribe.To"},
+			[]string{"cap: Handlers", "subscribe.To"},
 		},
 		"constructor fails": {
 			[]fx.Option{options(), adapters(), cap.Handlers(func() (subscribe.Subscription, error) { return sub(), failed })},
@@ -265,4 +265,45 @@ func TestTheSubscriptionsOfTheOptionsAreNotChanged(t *testing.T) {
 	if spare := own[:2]; spare[1].String() != `""` { //nolint:gosec // its capacity is 10
 		t.Errorf("Module wrote %s into the caller's slice", spare[1])
 	}
+}
+
+// shop publishes, and handles.
+type shop struct {
+	publisher cap.Publisher
+	journal   *journal
+}
+
+func (s *shop) placed(ctx context.Context, m string) error {
+	s.journal.add(m)
+	return s.publisher.Publish(ctx, nil, "charged", m)
+}
+
+func (s *shop) charged(_ context.Context, m string) error {
+	s.journal.add("charged " + m)
+	return nil
+}
+
+// TestAHandlerMayPublish: it takes the Publisher from the container, in which
+// the bus does not depend on the handlers.
+func TestAHandlerMayPublish(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var s *shop
+		app := fxtest.New(t, options(), adapters(),
+			fx.Provide(cap.Module, func(p cap.Publisher, j *journal) *shop { return &shop{p, j} }),
+			cap.Handlers(func(s *shop) subscribe.Subscription { return subscribe.To("placed", s.placed) }),
+			cap.Handlers(func(s *shop) []subscribe.Subscription {
+				return []subscribe.Subscription{subscribe.To("charged", s.charged)}
+			}),
+			fx.Populate(&s))
+		app.RequireStart()
+		if err := s.publisher.Publish(t.Context(), cap.NoTx, "placed", "1"); err != nil {
+			t.Error(err)
+		}
+		elapse(time.Second)
+		if got := s.journal.all(); !slices.Equal(got, []string{"1", "charged 1"}) {
+			t.Errorf("handled %v", got)
+		}
+		app.RequireStop()
+	})
 }
