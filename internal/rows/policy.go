@@ -1,6 +1,7 @@
 package rows
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/capbus/gocap/storage"
@@ -10,10 +11,10 @@ import (
 type Policy struct {
 	Count       int // attempts in all
 	Interval    time.Duration
-	Immediate   int // failed attempts that are followed by another at once
-	Backoff     func(attempt int) time.Duration
-	KeepFailed  time.Duration // until a final failed row expires
-	OweCallback bool          // a final failed row owes a callback
+	Immediate   int                             // failed attempts that are followed by another at once
+	Backoff     func(attempt int) time.Duration // if it panics, Interval is used
+	KeepFailed  time.Duration                   // until a final failed row expires
+	OweCallback bool                            // a final failed row owes a callback
 }
 
 // Failed returns the outcome of a row whose attempt was answered with an error.
@@ -26,13 +27,24 @@ func (p Policy) Failed(r *storage.Record, reason string, permanent bool, wait ti
 	switch {
 	case wait >= 0:
 	case p.Backoff != nil:
-		wait = max(0, p.Backoff(attempt))
+		wait, reason = p.backoff(attempt, reason)
 	case attempt <= p.Immediate:
 		wait = 0
 	default:
 		wait = p.Interval
 	}
 	return storage.Outcome{ID: r.ID, Kind: storage.Retry, Attempt: attempt, After: wait, Error: reason}
+}
+
+// backoff asks the user's function. What it panics with is added to the reason,
+// so that it is seen with the row: the process must not die of it.
+func (p Policy) backoff(attempt int, reason string) (wait time.Duration, why string) {
+	defer func() {
+		if v := recover(); v != nil {
+			wait, why = p.Interval, fmt.Sprintf("%s (RetryBackoff panicked: %v)", reason, v)
+		}
+	}()
+	return max(0, p.Backoff(attempt)), reason
 }
 
 // Final returns the outcome of a row that is not tried again.
