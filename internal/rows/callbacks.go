@@ -53,7 +53,15 @@ func (c *callbacks) drop() {
 	}
 }
 
-func (c *callbacks) run(ctx context.Context) {
+// run makes callbacks. One that ends its goroutine (runtime.Goexit, as FailNow of
+// a test does) takes this one with it: another goes on, by again.
+func (c *callbacks) run(ctx context.Context, again func()) {
+	whole := false
+	defer func() {
+		if !whole {
+			again()
+		}
+	}()
 	for {
 		if r := c.next(); r != nil {
 			c.make(ctx, r)
@@ -61,13 +69,13 @@ func (c *callbacks) run(ctx context.Context) {
 		}
 		select {
 		case <-c.wake:
+			continue
 		case <-c.desk.closing:
-			c.drop()
-			return
 		case <-ctx.Done():
-			c.drop()
-			return
 		}
+		c.drop()
+		whole = true
+		return
 	}
 }
 
@@ -77,10 +85,12 @@ func (c *callbacks) make(ctx context.Context, r *Row) {
 		return
 	}
 	began(r)
+	defer func() { // it was made, even if it ended its goroutine or panicked
+		if ctx.Err() != nil { // cut by a stop: whether it did its work is not known
+			c.desk.GiveBack(r)
+			return
+		}
+		c.desk.Settle(r, storage.Outcome{ID: r.ID, Kind: storage.CallbackDone})
+	}()
 	c.desk.cfg.Callback(ctx, r)
-	if ctx.Err() != nil { // cut by a stop: whether it did its work is not known
-		c.desk.GiveBack(r)
-		return
-	}
-	c.desk.Settle(r, storage.Outcome{ID: r.ID, Kind: storage.CallbackDone})
 }

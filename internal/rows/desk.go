@@ -101,7 +101,9 @@ func NewDesk(cfg Config) *Desk {
 func (d *Desk) Run(work, last context.Context) {
 	var loops, all sync.WaitGroup
 	loops.Go(func() { d.gate.run(work) })
-	loops.Go(func() { d.callbacks.run(work) })
+	var callbacks func()
+	callbacks = func() { d.callbacks.run(work, func() { loops.Go(callbacks) }) }
+	loops.Go(callbacks)
 	all.Go(func() { d.settler.run(last) })
 	loops.Wait() // a callback that has just returned still stores that it was made
 	select {     // and so does work that was cut when its context ended
