@@ -125,8 +125,9 @@ const (
 	Fail
 	// CallbackDone: the callback of a final failed row was made.
 	CallbackDone
-	// Release: the attempt did not take place. The row stays as it was; what
-	// Claim added to Takeovers is taken off (Claimed).
+	// Release: the attempt did not take place. The row stays as it was. Claimed:
+	// what Claim added to Takeovers is taken off, but 1 stays 1: the claim may
+	// not have been written, and the death before it must not be forgotten.
 	Release
 )
 

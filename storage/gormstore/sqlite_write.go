@@ -90,7 +90,7 @@ func (t *sqliteText) settle(b storage.Box, n int) string {
 		tuples(n, `(?,?,?,?,?,?,?)`) + `) UPDATE ` + t.table(b) + ` AS r SET updated_at = ` + sqliteNow +
 		`, status = CASE WHEN o.kind IN (2, 4) THEN 3 ELSE status END` +
 		`, retries = CASE WHEN o.attempt > 0 THEN o.attempt ELSE retries END` +
-		`, takeovers = CASE o.kind WHEN 6 THEN max(takeovers - o.claimed, 0) ELSE 0 END` +
+		`, takeovers = CASE o.kind WHEN 6 THEN takeovers - (o.claimed AND takeovers > 1) ELSE 0 END` +
 		`, due_at = CASE o.kind WHEN 2 THEN ` + sqliteNow + ` + o.wait WHEN 3 THEN ` + sqliteNow + ` + o.wait` +
 		` WHEN 4 THEN CASE WHEN o.callback THEN ` + sqliteNow + ` END WHEN 5 THEN NULL ELSE due_at END` +
 		`, owner = CASE WHEN o.kind = 5 OR o.kind = 4 AND NOT o.callback THEN NULL ELSE owner END` +

@@ -16,6 +16,7 @@ func claimCases() []testCase {
 		{"claim/not-owned", "Every change is conditional on the member owning the row, and on the row not being final.", claimNotOwned},
 		{"claim/once", why + "a delayed row that is due becomes scheduled.", claimOnce},
 		{"claim/survives-death", "Takeovers counts the tries that ended with the process.", claimSurvives},
+		{"claim/release-of-first", "Release, Claimed: what Claim added to Takeovers is taken off, but 1 stays 1.", claimReleaseFirst},
 		{"claim/release", "Release: the attempt did not take place. The row stays as it was; what Claim added to Takeovers is taken off (Claimed).", claimRelease},
 	}
 }
@@ -136,6 +137,23 @@ func claimSurvives(e *env) {
 	e.wantRows("claimed", got, rec)
 	r := e.inherit(heir, rec)[0]
 	e.wantTakeovers("after two deaths and one claim", r, heir, 2)
+}
+
+func claimReleaseFirst(e *env) {
+	m := e.join(storage.Outbox)
+	orphan, sound := e.orphan(m), e.published(m)
+	e.claim(m, orphan)
+	e.claim(m, orphan)
+	for _, want := range []int{2, 1, 1} {
+		e.mustSettle(m, storage.Outcome{ID: orphan.ID, Kind: storage.Release, Claimed: true})
+		if r := e.mustRow(m, orphan); r.Takeovers != want {
+			e.Errorf("release made takeovers %d, want %d", r.Takeovers, want)
+		}
+	}
+	e.mustSettle(m, storage.Outcome{ID: sound.ID, Kind: storage.Release, Claimed: true})
+	if r := e.mustRow(m, sound); r.Takeovers != 0 {
+		e.Errorf("release of a row that nobody has died with made takeovers %d", r.Takeovers)
+	}
 }
 
 func claimRelease(e *env) {

@@ -113,6 +113,20 @@ func claimMutants() []mutant {
 		{"claim lost by death", "claim/survives-death", func(b *broken) {
 			b.claim = func(_ context.Context, _ member, recs records) (records, error) { return recs, nil }
 		}},
+		{"release takes the first death off", "claim/release-of-first", func(b *broken) {
+			b.settle = func(ctx context.Context, m member, outcomes []storage.Outcome) ([]storage.ID, error) {
+				outcomes = slices.Clone(outcomes)
+				for i, o := range outcomes {
+					for _, r := range b.rows(storage.Outbox) {
+						if r.ID == o.ID && o.Claimed && r.Takeovers == 1 {
+							outcomes[i].Kind = storage.Postpone
+						}
+					}
+				}
+				return m.Settle(ctx, outcomes...)
+			}
+		}},
+		{"release of the second death keeps it", "claim/release-of-first", stored(func(o *storage.Outcome) { o.Claimed = false })},
 		{"release keeps the count", "claim/release", stored(func(o *storage.Outcome) { o.Claimed = false })},
 		{"release counts as an attempt", "claim/release", stored(func(o *storage.Outcome) {
 			if o.Kind == storage.Release {
