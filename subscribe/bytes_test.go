@@ -28,7 +28,7 @@ func TestBytesInHandAreBounded(t *testing.T) {
 		}))
 		body := string(bytes.Repeat([]byte("x"), 4<<20))
 		for i := range n {
-			go r.send("t", strconv.Itoa(i), body)
+			r.inject("t", strconv.Itoa(i), body)
 		}
 		elapse(10 * time.Second)
 		if got := r.consumer.Hand().Len(); got > 24 {
