@@ -30,6 +30,14 @@ type ReadPooler interface {
 	ReadPool() *sql.DB
 }
 
+// Urgenter is implemented by a gorm.ConnPool whose writers wait in a queue, as
+// those of package sqlite do: what is begun with the context that Urgent returns
+// goes before the others. The Store marks its heartbeats so: an application that
+// writes a lot must not cost it its rows.
+type Urgenter interface {
+	Urgent(ctx context.Context) context.Context
+}
+
 // Store is a storage.Storage on a *gorm.DB. Its methods may be called
 // concurrently.
 type Store struct {

@@ -33,7 +33,7 @@ func (s *Store) Join(ctx context.Context, in storage.Instance) (storage.Member, 
 		return nil, fmt.Errorf("gormstore: join: a lease of %v is too short", in.Lease)
 	}
 	m := &member{s: s, number: ids.Number(), box: in.Box, version: in.Version}
-	err := s.inTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	err := s.inTx(s.urgent(ctx), func(ctx context.Context, tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, s.text.lock()); err != nil {
 			return err
 		}
@@ -79,12 +79,20 @@ func (s *Store) checkRivals(ctx context.Context, tx *sql.Tx, in storage.Instance
 		in.Version, transport, destination, in.Transport, in.Destination)
 }
 
+// urgent marks a context for what must not wait behind the application.
+func (s *Store) urgent(ctx context.Context) context.Context {
+	if u, ok := s.writer.(Urgenter); ok {
+		return u.Urgent(ctx)
+	}
+	return ctx
+}
+
 // Number implements storage.Member.
 func (m *member) Number() int64 { return m.number }
 
 // Beat implements storage.Member.
 func (m *member) Beat(ctx context.Context) error {
-	changed, err := m.s.execOne(ctx, m.s.text.beat(), m.number)
+	changed, err := m.s.execOne(m.s.urgent(ctx), m.s.text.beat(), m.number)
 	if err != nil {
 		return m.failed("beat", err)
 	}
@@ -96,7 +104,7 @@ func (m *member) Beat(ctx context.Context) error {
 
 // Leave implements storage.Member. A member that was declared dead stays so.
 func (m *member) Leave(ctx context.Context) error {
-	if _, err := m.s.execOne(ctx, m.s.text.leave(), m.number); err != nil {
+	if _, err := m.s.execOne(m.s.urgent(ctx), m.s.text.leave(), m.number); err != nil {
 		return m.failed("leave", err)
 	}
 	return nil

@@ -24,6 +24,7 @@ var (
 	_ gorm.TxBeginner      = (*pool)(nil)
 	_ gorm.GetDBConnector  = (*pool)(nil)
 	_ gormstore.ReadPooler = (*pool)(nil)
+	_ gormstore.Urgenter   = (*pool)(nil)
 )
 
 // pool is the gorm.ConnPool over a writing connection and some reading ones. The
@@ -33,9 +34,7 @@ var (
 type pool struct {
 	write, read, look *sql.DB
 	wait              time.Duration // for the writing connection
-	// turn is held by who has the writing connection: it goes round in order,
-	// which the waiting in database/sql does not.
-	turn chan struct{}
+	turns             turns         // held by who has the writing connection
 
 	closing  sync.Once
 	closeErr error
@@ -43,6 +42,11 @@ type pool struct {
 
 // ReadPool implements gormstore.ReadPooler.
 func (p *pool) ReadPool() *sql.DB { return p.look }
+
+// Urgent implements gormstore.Urgenter.
+func (p *pool) Urgent(ctx context.Context) context.Context {
+	return context.WithValue(ctx, urgentKey{}, true)
+}
 
 // GetDBConn implements gorm.GetDBConnector: db.DB() is the writing pool.
 func (p *pool) GetDBConn() (*sql.DB, error) { return p.write, nil }
@@ -132,14 +136,14 @@ func (p *pool) PrepareContext(ctx context.Context, query string) (*sql.Stmt, err
 // writing is the writing connection in the hands of one who waited for his turn.
 type writing struct {
 	*sql.Conn
-	turn chan struct{}
+	turns *turns
 }
 
 // Close waits until the connection is not in use any more, and lets the next one
 // have it.
 func (w writing) Close() error {
 	err := w.Conn.Close()
-	<-w.turn
+	w.turns.give()
 	return err
 }
 
@@ -147,19 +151,14 @@ func (w writing) Close() error {
 func (p *pool) conn(ctx context.Context) (writing, error) {
 	bounded, cancel := context.WithTimeout(ctx, p.wait)
 	defer cancel()
-	select {
-	case p.turn <- struct{}{}:
-	case <-bounded.Done():
-		if ctx.Err() != nil {
-			return writing{}, ctx.Err()
-		}
-		return writing{}, p.busy()
-	}
-	conn, err := p.write.Conn(bounded)
+	err := p.turns.take(bounded)
 	if err == nil {
-		return writing{conn, p.turn}, nil
+		var conn *sql.Conn
+		if conn, err = p.write.Conn(bounded); err == nil {
+			return writing{conn, &p.turns}, nil
+		}
+		p.turns.give()
 	}
-	<-p.turn
 	if bounded.Err() != nil && ctx.Err() == nil {
 		err = p.busy()
 	}

@@ -34,7 +34,7 @@ const memory = ":memory:"
 // The *gorm.DB of the store (DB) sends a statement that begins with SELECT,
 // outside a transaction, to the reading connections, as it does a transaction
 // with sql.TxOptions.ReadOnly, and everything else to the writing one, in the
-// order in which it is asked for. What it cannot see is that a temporary table,
+// order in which it is asked for; the heartbeats of the store go first. What it cannot see is that a temporary table,
 // or an attached database, is there on just one of them: use those in a
 // transaction. A begin, or a write outside a transaction, that cannot have the
 // writing connection within BusyTimeout fails with ErrBusy: most often the
@@ -102,7 +102,7 @@ func openPool(path string, cfg Config) (*pool, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &pool{write: write, read: write, look: write, wait: cfg.BusyTimeout, turn: make(chan struct{}, 1)}
+	p := &pool{write: write, read: write, look: write, wait: cfg.BusyTimeout}
 	if path == memory {
 		return p, nil
 	}
