@@ -196,7 +196,9 @@ type Query struct {
 	// that there may be more, as with a full lane.
 	MaxBytes int
 	// Stale, in TakeOver, restricts to rows that have been due for so long, and
-	// lets a lane match every subscriber of its group, unmatched rows included.
+	// lets a lane match every subscriber of its group, unmatched rows included. A
+	// subscription of which another living member owns rows is served, and left
+	// alone.
 	Stale time.Duration
 }
 

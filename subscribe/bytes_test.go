@@ -18,7 +18,7 @@ import (
 func TestBytesInHandAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		const n = 60 // of 4 MiB each
+		const n = 40 // of 4 MiB each
 		release := make(chan struct{})
 		var handled atomic.Int64
 		r := running(t, func(c *subscribe.ConsumerConfig) { c.BatchSize = 4 }, subscribe.To("t", func(context.Context, *transport.Message) error {

@@ -121,6 +121,12 @@ func (t *sqliteText) subscribers(anyone bool) string {
 		` AND subscriber > hop.s) FROM hop WHERE hop.s IS NOT NULL) SELECT CAST(s AS BLOB) FROM hop WHERE s IS NOT NULL`
 }
 
+// others reads the numbers that live. Parameters: box, version, the one to leave
+// out.
+func (t *sqliteText) others() string {
+	return `SELECT number FROM ` + t.instances + ` WHERE ended_at IS NULL AND box = ? AND version = ? AND number <> ?`
+}
+
 // noLane stands for a lane that only fills up the text.
 const noLane = -1
 

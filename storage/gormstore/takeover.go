@@ -240,6 +240,10 @@ func (m *member) orphanage(ctx context.Context, db querier, q storage.Query) ([]
 // withSubscribers makes of each pair one for every subscriber of the group.
 func (m *member) withSubscribers(ctx context.Context, db querier, q storage.Query, pairs []pair) ([]pair, error) {
 	var out []pair
+	served, err := m.served(ctx, db, q, pairs)
+	if err != nil {
+		return nil, err
+	}
 	for _, p := range pairs {
 		args := []any{m.version, q.Lanes[p.lane].Group}
 		if p.owner != 0 {
@@ -250,10 +254,57 @@ func (m *member) withSubscribers(ctx context.Context, db querier, q storage.Quer
 			return nil, err
 		}
 		for _, p.subscriber = range names {
-			out = append(out, p)
+			if !served[place{q.Lanes[p.lane].Group, p.subscriber}] {
+				out = append(out, p)
+			}
 		}
 	}
 	return out, nil
+}
+
+// place is a subscription of a group.
+type place struct{ group, subscriber string }
+
+// served finds the subscriptions that another living member works on: it owns
+// unfinished rows of them.
+func (m *member) served(ctx context.Context, db querier, q storage.Query, pairs []pair) (map[place]bool, error) {
+	if len(pairs) == 0 {
+		return nil, nil
+	}
+	numbers, err := readNumbers(ctx, db, m.s.text.others(), m.box.String(), m.version, m.number)
+	if err != nil {
+		return nil, err
+	}
+	found := map[place]bool{}
+	for _, number := range numbers {
+		for _, lane := range q.Lanes {
+			names, err := readStrings(ctx, db, m.s.text.subscribers(false), m.version, lane.Group, number)
+			if err != nil {
+				return nil, err
+			}
+			for _, name := range names {
+				found[place{lane.Group, name}] = name != ""
+			}
+		}
+	}
+	return found, nil
+}
+
+func readNumbers(ctx context.Context, db querier, query string, args ...any) ([]int64, error) {
+	rows, err := db.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var list []int64
+	for rows.Next() {
+		var n int64
+		if err := rows.Scan(&n); err != nil {
+			return nil, err
+		}
+		list = append(list, n)
+	}
+	return list, rows.Err()
 }
 
 func readStrings(ctx context.Context, db querier, query string, args ...any) ([]string, error) {

@@ -180,11 +180,24 @@ func (m *member) orphans(lane storage.Lane, group bool) []*order {
 		return orders
 	}
 	for key, owners := range m.t.lanes {
-		if key.version == want.version && key.group == want.group {
+		if key.version == want.version && key.group == want.group && !m.served(key, owners) {
 			add(owners)
 		}
 	}
 	return orders
+}
+
+// served reports whether another living member works on a subscription.
+func (m *member) served(key laneKey, owners map[int64]*order) bool {
+	if key.subscriber == "" {
+		return false
+	}
+	for owner, o := range owners {
+		if owner != m.number && o.count > 0 && m.s.lives(owner) {
+			return true
+		}
+	}
+	return false
 }
 
 // Unmatched implements storage.Member.

@@ -11,6 +11,7 @@ func staleCases() []testCase {
 	return []testCase{
 		{"stale/age", why, staleAge},
 		{"stale/group", why, staleGroup},
+		{"stale/served", "A subscription of which another living member owns rows is served, and left alone.", staleServed},
 		{"stale/lane-without", "Each subscription is a lane: without Stale a lane matches its subscriber alone.", staleWithout},
 	}
 }
@@ -52,6 +53,30 @@ func staleGroup(e *env) {
 	if r := e.mustRow(heir, unmatched); !r.Final {
 		e.Errorf("an unmatched row that was taken over and failed is not final")
 	}
+}
+
+func staleServed(e *env) {
+	dead, serves, heir := e.join(storage.Inbox), e.join(storage.Inbox), e.join(storage.Inbox)
+	left, own, gone := e.delivery("g", "a"), e.delivery("g", "a"), e.delivery("g", "b")
+	e.accept(dead, left, gone)
+	e.accept(serves, own)
+	e.leave(dead)
+	q := allOf("g", "")
+	q.Stale = time.Millisecond
+	var got []*storage.Record
+	e.eventually("the row that nobody serves is due for a millisecond", func() bool {
+		got = append(got, e.takeOver(heir, q)...)
+		return len(got) >= 1
+	})
+	got = append(got, e.takeOver(heir, q)...)
+	e.wantSet("of the subscription that nobody serves", got, gone)
+	e.leave(serves)
+	got = nil
+	e.eventually("the others have no living owner", func() bool {
+		got = append(got, e.takeOver(heir, q)...)
+		return len(got) >= 2
+	})
+	e.wantSet("of the one that nobody serves any more", got, left, own)
 }
 
 func staleWithout(e *env) {
