@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -91,6 +92,38 @@ func TestHeartbeatsGoBeforeOtherWriters(t *testing.T) {
 	p.turns.until(t, 3, writers)
 	check(t, held.Commit().Error)
 	wg.Wait()
+}
+
+// TestWritersTakeTurns: who came first writes first, so that nobody starves
+// behind those who ask again at once. They get equal shares then; served at
+// random they would differ by about 24.
+func TestWritersTakeTurns(t *testing.T) {
+	t.Parallel()
+	s, err := Open(filepath.Join(t.TempDir(), "turns.db"), Config{Synchronous: "NORMAL", BusyTimeout: time.Minute})
+	check(t, err)
+	t.Cleanup(func() { check(t, s.Close()) })
+	const writers, all = 20, 800
+	var total atomic.Int64
+	var shares [writers]int
+	var wg sync.WaitGroup
+	held := s.DB().Begin()
+	check(t, held.Error)
+	for i := range writers {
+		wg.Go(func() {
+			for total.Add(1) <= all {
+				if err := s.DB().Transaction(func(*gorm.DB) error { return nil }); err != nil {
+					t.Error(err)
+				}
+				shares[i]++
+			}
+		})
+	}
+	s.DB().ConnPool.(*pool).turns.until(t, 0, writers)
+	check(t, held.Rollback().Error)
+	wg.Wait()
+	if least, most := slices.Min(shares[:]), slices.Max(shares[:]); most-least > 8 {
+		t.Errorf("shares of %v", shares)
+	}
 }
 
 // TestTurnsAreInOrderOfEachLane, the urgent lane first.
