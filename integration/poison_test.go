@@ -85,7 +85,7 @@ func poisonChild() {
 			}, subscribe.Group("g")),
 		},
 		FailedThresholdCallback: func(_ context.Context, info cap.FailedInfo) { failed <- info },
-		FallbackWindow:          300 * time.Millisecond, PollInterval: 50 * time.Millisecond, Concurrency: 2,
+		FallbackWindow:          time.Second, PollInterval: 50 * time.Millisecond, Concurrency: 2,
 	})
 	check(err)
 	var published int64

@@ -47,11 +47,12 @@ type NeedRetry struct {
 	// Known to Run alone.
 	tenure   *rows.Tenure
 	lanes    map[laneKey]*laneState
-	start    time.Time // when the next scan from the start is due
-	earliest time.Time // before that it is not begun
-	rest     time.Time // after an error: no look before
-	orphan   bool      // the last takeover came back full
-	turn     int       // 0 and 1 by turns: whose is the odd place
+	start    time.Time     // when the next scan from the start is due
+	took     time.Duration // of the last scan from the start
+	earliest time.Time     // before that it is not begun
+	rest     time.Time     // after an error: no look before
+	orphan   bool          // the last takeover came back full
+	turn     int           // 0 and 1 by turns: whose is the odd place
 	backoff  backoff.Backoff
 
 	mu     sync.Mutex
@@ -165,7 +166,9 @@ func (n *NeedRetry) round(ctx context.Context, t *rows.Tenure) time.Duration {
 	}
 	n.backoff.Reset()
 	if fromStart {
-		n.earliest = begun.Add(10 * time.Since(begun))
+		took := time.Since(begun)
+		n.earliest = begun.Add(took + 9*min(took, n.took)) // one that took long once puts off no other
+		n.took = took
 		n.start = later(n.earliest, begun.Add(n.cfg.PollInterval))
 	}
 	return n.wait(room)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/capbus/gocap/internal/quiet"
@@ -56,7 +55,6 @@ type Consumer struct {
 	groups []*group
 	lanes  map[laneKey]*route
 	places *txPlaces
-	bytes  atomic.Int64 // of headers and bodies in hand
 	freed  chan struct{}
 	later  func(in time.Duration, passed bool)
 }
@@ -146,11 +144,14 @@ func (c *Consumer) giveBackQueued() {
 // Room says which subscriptions can take rows from the table now. Those that
 // come from the transport have room of their own.
 func (c *Consumer) Room() []storage.Lane {
-	if c.desk.Draining() || c.bytes.Load() > maxHandBytes {
+	if c.desk.Draining() {
 		return nil
 	}
 	var lanes []storage.Lane
 	for _, g := range c.groups {
+		if g.bytes.Load() > maxHandBytes {
+			continue
+		}
 		for _, rt := range g.routes {
 			if free := g.window - int(rt.looked.Load()); free >= max(1, g.window/4) {
 				lanes = append(lanes, storage.Lane{Group: g.name, Subscriber: rt.name, Limit: free})
@@ -167,9 +168,9 @@ func (c *Consumer) Freed() <-chan struct{} { return c.freed }
 func (c *Consumer) Admit(t *rows.Tenure, recs []*storage.Record) {
 	for _, rec := range recs {
 		rt := c.lanes[laneKey{rec.Group, rec.Subscriber}]
-		c.bytes.Add(size(rec))
 		if rt != nil {
 			rt.looked.Add(1)
+			rt.group.bytes.Add(size(rec))
 		}
 		if rt == nil && !rec.Final {
 			c.unserved(t, rec)
@@ -187,24 +188,21 @@ func (c *Consumer) start(r *rows.Row) {
 
 func (c *Consumer) onFreed(rs []*rows.Row) {
 	for _, r := range rs {
-		c.bytes.Add(-size(r.Record))
 		rt := c.lanes[laneKey{r.Group, r.Subscriber}]
-		switch {
-		case rt == nil:
-		case r.Fresh:
-			rt.group.freeFresh()
-		default:
+		if rt == nil {
+			continue
+		}
+		if !r.Fresh {
 			rt.looked.Add(-1)
 		}
-	}
-	for _, g := range c.groups {
-		g.wake() // bytes may have held it up
+		rt.group.leave(r)
 	}
 	signal(c.freed)
 }
 
-// maxHandBytes bounds the headers and bodies in hand, beyond which nothing is
-// received or looked for; what one look or one delivery brings comes on top.
+// maxHandBytes bounds the headers and bodies of a group in hand, beyond which
+// nothing is received or looked for; what one look or one delivery brings comes
+// on top.
 const maxHandBytes = 64 << 20
 
 func size(rec *storage.Record) int64 { return int64(len(rec.Headers) + len(rec.Body)) }

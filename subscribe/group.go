@@ -11,6 +11,7 @@ import (
 
 	"github.com/capbus/gocap/internal/backoff"
 	"github.com/capbus/gocap/internal/rows"
+	"github.com/capbus/gocap/storage"
 	"github.com/capbus/gocap/transport"
 )
 
@@ -28,6 +29,7 @@ type group struct {
 	queue   *rows.Queue[*route]
 	workers int
 	window  int
+	bytes   atomic.Int64 // of headers and bodies in hand
 
 	mu    sync.Mutex
 	free  *sync.Cond
@@ -134,8 +136,7 @@ func (g *group) waitRoom(ctx context.Context) bool {
 	return ctx.Err() == nil
 }
 
-// full reports whether the group can take no more from the transport. Where the
-// bytes of all groups are too many, one that has nothing in hand still can.
+// full reports whether the group can take no more from the transport.
 func (g *group) full() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -143,23 +144,24 @@ func (g *group) full() bool {
 }
 
 func (g *group) fullLocked() bool {
-	return g.fresh >= g.window || g.fresh > 0 && g.c.bytes.Load() > maxHandBytes
+	return g.fresh >= g.window || g.bytes.Load() > maxHandBytes
 }
 
-func (g *group) addFresh() {
+// addFresh is called when a row from the transport is in hand.
+func (g *group) addFresh(rec *storage.Record) {
+	g.bytes.Add(size(rec))
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.fresh++
 }
 
-func (g *group) freeFresh() {
+// leave is called when a row has left the hand.
+func (g *group) leave(r *rows.Row) {
+	g.bytes.Add(-size(r.Record))
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.fresh--
-}
-
-func (g *group) wake() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
+	if r.Fresh {
+		g.fresh--
+	}
 	g.free.Broadcast()
 }

@@ -87,9 +87,8 @@ func (g *group) admitFresh(t *rows.Tenure, held []storage.ID, fresh []*storage.R
 		if !mine[rec.ID] {
 			continue
 		}
-		g.c.bytes.Add(size(rec))
 		if rec.Subscriber != "" {
-			g.addFresh()
+			g.addFresh(rec)
 		}
 		g.c.desk.Admit(t, true, rec)
 	}
