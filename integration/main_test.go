@@ -19,6 +19,18 @@ func TestMain(m *testing.M) {
 	case "poison":
 		poisonChild()
 		return
+	case "zone":
+		zoneChild()
+		return
+	case "halfway":
+		halfwayChild()
+		return
+	case "starter":
+		starterChild()
+		return
+	case "busy":
+		busyChild()
+		return
 	}
 	// gorm's cache of prepared statements has a goroutine that never ends.
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("gorm.io/gorm/internal/lru.NewLRU[...].func1"))

@@ -56,7 +56,11 @@ type service struct {
 }
 
 func newService(ctx context.Context, path string, change ...func(*cap.Options)) (*service, error) {
-	store, err := sqlite.Open(path, sqlite.Config{Synchronous: "NORMAL", GORM: &gorm.Config{Logger: logger.Discard}}) // SIGKILL loses nothing of the page cache
+	store, err := sqlite.Open(path, sqlite.Config{
+		Synchronous: "NORMAL",         // SIGKILL loses nothing of the page cache
+		BusyTimeout: 20 * time.Second, // the race detector makes SQLite 20 times as slow
+		GORM:        &gorm.Config{Logger: logger.Discard},
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,161 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"gorm.io/gorm"
+
+	"github.com/capbus/gocap/cap"
+	"github.com/capbus/gocap/storage/gormstore"
+	"github.com/capbus/gocap/subscribe"
+	"github.com/capbus/gocap/transport"
+)
+
+// TestC133HandlerInTransaction: what the handler writes and publishes is there
+// altogether or not at all, whether the transaction is that of the inbox or one
+// that middleware opens, and a commit that fails is a failed attempt.
+func TestC133HandlerInTransaction(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"inbox", "middleware"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			handleInTransaction(t, kind)
+		})
+	}
+}
+
+// deferred fails at the commit, not before.
+const deferred = `CREATE TABLE parents (id TEXT PRIMARY KEY);
+	CREATE TABLE children (id TEXT, parent TEXT REFERENCES parents(id) DEFERRABLE INITIALLY DEFERRED)`
+
+func handleInTransaction(t *testing.T, kind string) {
+	t.Helper()
+	var made journal
+	var s *service
+	work := func(ctx context.Context, tx *gorm.DB, how string) error {
+		if err := tx.Exec("INSERT INTO effects VALUES (?)", how).Error; err != nil {
+			return err
+		}
+		if err := cap.Publish(ctx, nil, "made", how); err != nil {
+			return err
+		}
+		if info, _ := cap.InfoFromContext(ctx); info.Attempt > 1 {
+			return nil
+		}
+		switch how {
+		case "error":
+			return errRollback
+		case "panic":
+			panic("on purpose")
+		case "cancel":
+			<-ctx.Done()
+			return ctx.Err()
+		case "commit":
+			return tx.Exec("INSERT INTO children VALUES (?, 'nobody')", how).Error
+		}
+		return nil
+	}
+	inbox := gormstore.Handle(work)
+	own := func(ctx context.Context, how string) error {
+		tx, err := cap.TxFromContext(ctx)
+		if err != nil {
+			return err
+		}
+		return work(ctx, tx.(*gorm.DB).WithContext(ctx), how)
+	}
+	opening := subscribe.With(func(next subscribe.Handler) subscribe.Handler {
+		return subscribe.HandlerFunc(func(ctx context.Context, m *transport.Message) error {
+			return s.store.DB().WithContext(ctx).Transaction(func(tx *gorm.DB) error {
+				return next.Handle(cap.ContextWithTx(ctx, tx), m)
+			})
+		})
+	})
+	alone, limit := subscribe.Concurrency(1), subscribe.Timeout(500*time.Millisecond)
+	sub := inGroup("work", inbox, alone, limit)
+	if kind == "middleware" {
+		sub = inGroup("work", own, alone, limit, opening)
+	}
+	s = start(t, file(t), serving(sub, inGroup("made", made.handle)))
+	must(t, s.store.DB().Exec(deferred).Error)
+	hows := []string{"success", "error", "panic", "cancel", "commit"}
+	for _, how := range hows {
+		must(t, s.bus.Publish(t.Context(), cap.NoTx, "work", how))
+	}
+	settled(t, s.store.DB(), window)
+	made.exactly(t, hows)
+	if got := column(t, s.store.DB(), "SELECT id FROM effects"); len(got) != len(hows) {
+		t.Errorf("effects %q, want one of each", got)
+	}
+	if n := number(t, s.store.DB(), "SELECT count(*) FROM children"); n != 0 {
+		t.Errorf("%d rows of a commit that failed", n)
+	}
+	if got := column(t, s.store.DB(), "SELECT CAST(body AS TEXT)||' '||status||' '||retries FROM cap_received WHERE name = 'work' ORDER BY 1"); strings.Join(got, ", ") !=
+		`"cancel" 2 1, "commit" 2 1, "error" 2 1, "panic" 2 1, "success" 2 0` {
+		t.Errorf("rows %q", got)
+	}
+	db, err := s.store.DB().DB()
+	must(t, err)
+	eventually(t, "all connections are back", func() bool { return db.Stats().InUse == 0 })
+}
+
+// step is middleware that notes its way in and out.
+func step(j *journal, name string, after func(error) error) subscribe.Middleware {
+	return func(next subscribe.Handler) subscribe.Handler {
+		return subscribe.HandlerFunc(func(ctx context.Context, m *transport.Message) error {
+			j.add(m.Topic + " before " + name)
+			err := next.Handle(ctx, m)
+			j.add(m.Topic + " after " + name)
+			if after != nil {
+				err = after(err)
+			}
+			return err
+		})
+	}
+}
+
+// TestC131Middleware: the order of a chain, an error that it handles or leaves,
+// and one of its own: it counts as the handler's.
+func TestC131Middleware(t *testing.T) {
+	t.Parallel()
+	var j journal
+	failing := func(context.Context, string) error { j.add("handler"); return errRollback }
+	good := func(context.Context, string) error { j.add("handler"); return nil }
+	handles := func(error) error { return nil }
+	late := func(err error) error { return errors.Join(err, errors.New("too late")) }
+	sub := func(topic string, fn func(context.Context, string) error, outer func(error) error) subscribe.Subscription {
+		return inGroup(topic, fn, subscribe.With(step(&j, "1", outer), step(&j, "2", nil)), subscribe.With(step(&j, "3", nil)),
+			subscribe.FailedRetryCount(2))
+	}
+	s := start(t, file(t), serving(sub("handled", failing, handles), sub("left", failing, nil), sub("late", good, late)))
+	for _, topic := range []string{"handled", "left", "late"} {
+		must(t, s.bus.Publish(t.Context(), cap.NoTx, topic, topic))
+		settled(t, s.store.DB(), window)
+	}
+	var want []string
+	for _, c := range []struct {
+		topic string
+		runs  int
+	}{{"handled", 1}, {"left", 2}, {"late", 2}} {
+		for range c.runs {
+			for _, at := range []string{"before 1", "before 2", "before 3", "", "after 3", "after 2", "after 1"} {
+				if at == "" {
+					want = append(want, "handler")
+				} else {
+					want = append(want, c.topic+" "+at)
+				}
+			}
+		}
+	}
+	if got := fmt.Sprint(j.seen); got != fmt.Sprint(want) {
+		t.Errorf("order:\n%s, want:\n%s", got, fmt.Sprint(want))
+	}
+	got := column(t, s.store.DB(), "SELECT name||' '||status||' '||retries||' '||last_error FROM cap_received ORDER BY seq")
+	if len(got) != 3 || got[0] != "handled 2 0 " || got[1] != "left 3 2 rolled back on purpose" || got[2] != "late 3 2 too late" {
+		t.Errorf("rows %q", got)
+	}
+}
