@@ -66,7 +66,8 @@ type Options struct {
 	RetryBackoff func(attempt int) time.Duration
 	// FailedThresholdCallback is called when a message has failed for good, after
 	// that is stored: exactly once, or again if the process dies, or a Stop ends
-	// its context, while it runs. A panic in it is logged. Defaults to none.
+	// its context, while it runs. A panic in it is logged. Calls of one side
+	// (sending, handling) follow one another. Defaults to none.
 	FailedThresholdCallback func(ctx context.Context, info FailedInfo)
 
 	// SucceedMessageExpiredAfter is how long finished rows stay. Negative: a sent
@@ -93,8 +94,10 @@ type Options struct {
 	// UnhandledAfter is how long a received message waits for a subscription
 	// before it fails for good. Defaults to 1h0m0s.
 	UnhandledAfter time.Duration
-	// AllowUnroutable lets a message that no queue takes count as sent. Defaults
-	// to false.
+	// AllowUnroutable lets a message that no queue takes count as sent. Otherwise
+	// it is kept, costs no attempt, and is sent again after waits that grow from
+	// FailedRetryInterval to 5 minutes, until a queue takes it or
+	// FailedMessageExpiredAfter has passed. Defaults to false.
 	AllowUnroutable bool
 	// PollInterval bounds how long a row that is due can go unnoticed. Defaults to
 	// 1s.

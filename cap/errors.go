@@ -10,7 +10,7 @@ import (
 // Errors that callers can tell apart with errors.Is.
 var (
 	// ErrNoBus: no bus in the context, and no default one.
-	ErrNoBus = errors.New("no bus: call the method of a *cap.Bus, make one with cap.New (it becomes the default when none is set), or set one with cap.SetDefault")
+	ErrNoBus = errors.New("no bus: call the method of a *cap.Bus, make one with cap.New (it becomes the default when none is set), or set one with cap.SetDefault; its Stop takes the default one back")
 	// ErrNoTx: the transaction is nil, and the context carries none.
 	ErrNoTx = storage.ErrNoTx
 	// ErrDuplicate: a message with the id of WithID exists already. The caller's

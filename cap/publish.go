@@ -66,6 +66,10 @@ func PublishMany(ctx context.Context, tx Tx, msgs ...Outgoing) error {
 // tables, not a running bus: whoever runs next on these tables sends the
 // message. It may be called concurrently.
 //
+// The codec makes the body out of msg. JSON, the default, makes a base64 string
+// of a []byte; JSON that is ready is a json.RawMessage. A *Message is refused: to
+// pass one on, publish its Body so.
+//
 // Errors: a value that cannot be published (topic, options, body), ErrNoTx,
 // *TxTypeError, a transaction that has ended, ErrDuplicate, or that of the
 // database. Where no SQL ran, and with ErrDuplicate, tx stays usable.
@@ -231,6 +235,10 @@ func (b *Bus) encode(msg any) (body []byte, err error) {
 			err = fmt.Errorf("encode %T: panic: %v", msg, p)
 		}
 	}()
+	switch msg.(type) {
+	case *Message, Message:
+		return nil, fmt.Errorf("%T is not a value to publish; to pass a message on, give json.RawMessage(m.Body)", msg)
+	}
 	body, err = b.opts.Codec.Encode(msg)
 	if err != nil {
 		return nil, fmt.Errorf("encode %T: %w", msg, err)

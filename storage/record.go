@@ -27,8 +27,8 @@ func (b Box) String() string {
 	return fmt.Sprintf("Box(%d)", uint8(b))
 }
 
-// Status is the state of a row as stored. A row is final when ExpiresAt is set:
-// only a final failed row differs in nothing else from one that is retried.
+// Status is the state of a row as stored. A failed row is final when it has an
+// expiry, and will be tried again when it has none.
 type Status int16
 
 // The states.

@@ -15,6 +15,12 @@ import (
 // success of its message are committed together, or not at all. tx carries ctx.
 // The function neither commits nor rolls back: it returns nil or an error.
 //
+// The transaction is open from the beginning of fn to its end. On SQLite it is
+// the only one: everybody else's writes wait, and fail after BusyTimeout, so keep
+// it to milliseconds; an attempt that takes half of Options.FallbackWindow fails.
+// What takes long, such as a call over the network, goes before it, in a plain
+// handler that asks for cap.TxFromContext afterwards.
+//
 // Outside a handler of a running bus the error is storage.ErrNoTx; it is an
 // error, too, when the bus keeps its inbox in another kind of storage.
 func Handle[T any](fn func(ctx context.Context, tx *gorm.DB, msg T) error) func(context.Context, T) error {
