@@ -147,9 +147,9 @@ func ways() []way {
 func TestCommitDecides(t *testing.T) {
 	t.Parallel()
 	s := start(t, filepath.Join(t.TempDir(), "shop.db"))
-	// Of 9 ways that commit and 6 that do not: about a hundred of each. That a
+	// Of 9 ways that commit and 6 that do not: more than a hundred of each. That a
 	// connection closes in a transaction shows TestKilledAtRandomMoments.
-	const each = 12
+	const each = 17
 	var committed []string
 	var all sync.WaitGroup
 	for i, w := range ways() {
