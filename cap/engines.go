@@ -21,7 +21,6 @@ import (
 
 const (
 	sendTimeout  = time.Minute // bounds one Send; adapters wait less for a confirmation
-	maxLookBytes = 8 << 20     // bounds the memory of one look
 	leaveTimeout = time.Second // bounds the clean-up of a Start that failed
 	receiveGrace = time.Second // bounds how long a Stop still receives, for sends under way
 )
@@ -116,14 +115,14 @@ func (b *Bus) assemble(e *engines, subs []subscribe.Subscription) (err error) {
 		Policy: policy, Callback: b.callback(gocap.Subscribe), KeepDone: keepDone,
 		Context:   b.handlerContext,
 		Receivers: o.ConsumerCount, Concurrency: o.Concurrency, BatchSize: o.BatchSize, Timeout: o.HandlerTimeout,
-		UnhandledAfter: o.UnhandledAfter, AdoptInterval: o.FallbackWindow / 3, Probation: o.FallbackWindow, TxHold: o.FallbackWindow / 2, MaxBytes: maxLookBytes,
+		UnhandledAfter: o.UnhandledAfter, AdoptInterval: o.FallbackWindow / 3, Probation: o.FallbackWindow, TxHold: o.FallbackWindow / 2, MaxBytes: rows.MaxLookBytes,
 	})
 	if err != nil {
 		return err
 	}
 	e.handleRetry = processor.NewNeedRetry(processor.NeedRetryConfig{
 		Keeper: e.handling, Hand: e.consumer.Hand(), Taker: e.consumer, Log: b.log,
-		PollInterval: o.PollInterval, BatchSize: o.BatchSize, MaxBytes: maxLookBytes,
+		PollInterval: o.PollInterval, BatchSize: o.BatchSize, MaxBytes: rows.MaxLookBytes,
 	})
 	e.consumer.OnLater(e.handleRetry.Later)
 	e.sender = &declaring{Transport: o.Transport, srcs: e.consumer.Sources()}

@@ -21,10 +21,6 @@ const (
 	senders  = 16 // batches on the wire at once
 	perTopic = 4  // of one topic, so that one that hangs leaves room for others
 
-	// A look is not begun while more than this is in hand.
-	maxHandBytes = 64 << 20
-	// maxLookBytes bounds the memory that one look takes.
-	maxLookBytes = 8 << 20
 	// maxWaiting is the most rows that wait in hand for their callback, or to be
 	// tried alone.
 	maxWaiting = 100
@@ -89,7 +85,7 @@ func NewDispatcher(cfg DispatcherConfig, keeper *rows.Keeper, poll time.Duration
 	d.desk = rows.NewDesk(dc)
 	d.retry = NewNeedRetry(NeedRetryConfig{
 		Keeper: keeper, Hand: &d.desk.Hand, Taker: d, Log: cfg.Log,
-		PollInterval: poll, BatchSize: cfg.BatchSize, MaxBytes: maxLookBytes,
+		PollInterval: poll, BatchSize: cfg.BatchSize, MaxBytes: rows.MaxLookBytes,
 	})
 	d.breaker = newBreaker(cfg.Transport.Check, cfg.Log.Log, d.brokerAway, d.brokerBack)
 	return d, d.retry
@@ -130,7 +126,7 @@ func (d *Dispatcher) Room() []storage.Lane {
 
 // free is how many rows more may be in hand.
 func (d *Dispatcher) free() int {
-	if d.bytes.Load() > maxHandBytes || d.breaker.isOpen() || d.desk.Draining() {
+	if d.bytes.Load() > rows.MaxHandBytes || d.breaker.isOpen() || d.desk.Draining() {
 		return 0
 	}
 	return d.cfg.SendWindow - d.desk.Hand.Len()
@@ -155,7 +151,7 @@ func (d *Dispatcher) wants(rec *storage.Record) bool {
 func (d *Dispatcher) Admit(t *rows.Tenure, recs []*storage.Record) {
 	d.mu.Lock()
 	for _, rec := range recs {
-		d.bytes.Add(size(rec))
+		d.bytes.Add(rows.Size(rec))
 		d.topics[rec.Topic]++
 	}
 	d.mu.Unlock()
@@ -165,7 +161,7 @@ func (d *Dispatcher) Admit(t *rows.Tenure, recs []*storage.Record) {
 func (d *Dispatcher) onFreed(rs []*rows.Row) {
 	d.mu.Lock()
 	for _, r := range rs {
-		d.bytes.Add(-size(r.Record))
+		d.bytes.Add(-rows.Size(r.Record))
 		if d.topics[r.Topic]--; d.topics[r.Topic] == 0 {
 			delete(d.topics, r.Topic)
 		}
@@ -173,8 +169,6 @@ func (d *Dispatcher) onFreed(rs []*rows.Row) {
 	d.mu.Unlock()
 	signal(d.freed)
 }
-
-func size(rec *storage.Record) int64 { return int64(len(rec.Headers) + len(rec.Body)) }
 
 // brokerAway gives the number up when the broker has been away for a lease, and
 // nothing is in hand: an instance that reaches it sends what is published.

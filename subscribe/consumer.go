@@ -149,7 +149,7 @@ func (c *Consumer) Room() []storage.Lane {
 	}
 	var lanes []storage.Lane
 	for _, g := range c.groups {
-		if g.bytes.Load() > maxHandBytes {
+		if g.bytes.Load() > rows.MaxHandBytes {
 			continue
 		}
 		for _, rt := range g.routes {
@@ -170,7 +170,7 @@ func (c *Consumer) Admit(t *rows.Tenure, recs []*storage.Record) {
 		rt := c.lanes[laneKey{rec.Group, rec.Subscriber}]
 		if rt != nil {
 			rt.looked.Add(1)
-			rt.group.bytes.Add(size(rec))
+			rt.group.bytes.Add(rows.Size(rec))
 		}
 		if rt == nil && !rec.Final {
 			c.unserved(t, rec)
@@ -199,13 +199,6 @@ func (c *Consumer) onFreed(rs []*rows.Row) {
 	}
 	signal(c.freed)
 }
-
-// maxHandBytes bounds the headers and bodies of a group in hand, beyond which
-// nothing is received or looked for; what one look or one delivery brings comes
-// on top.
-const maxHandBytes = 64 << 20
-
-func size(rec *storage.Record) int64 { return int64(len(rec.Headers) + len(rec.Body)) }
 
 // resolve completes the names of the subscriptions and sorts them into groups.
 func (c *Consumer) resolve() error {

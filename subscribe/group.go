@@ -144,12 +144,12 @@ func (g *group) full() bool {
 }
 
 func (g *group) fullLocked() bool {
-	return g.fresh >= g.window || g.bytes.Load() > maxHandBytes
+	return g.fresh >= g.window || g.bytes.Load() > rows.MaxHandBytes
 }
 
 // addFresh is called when a row from the transport is in hand.
 func (g *group) addFresh(rec *storage.Record) {
-	g.bytes.Add(size(rec))
+	g.bytes.Add(rows.Size(rec))
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.fresh++
@@ -157,7 +157,7 @@ func (g *group) addFresh(rec *storage.Record) {
 
 // leave is called when a row has left the hand.
 func (g *group) leave(r *rows.Row) {
-	g.bytes.Add(-size(r.Record))
+	g.bytes.Add(-rows.Size(r.Record))
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if r.Fresh {
