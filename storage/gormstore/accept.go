@@ -3,7 +3,6 @@ package gormstore
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"errors"
 	"slices"
 	"time"
@@ -20,9 +19,9 @@ func (m *member) Accept(ctx context.Context, recs ...*storage.Record) ([]*storag
 	if len(recs) == 0 {
 		return nil, nil
 	}
-	var inserted map[storage.ID]bool
-	err := m.s.inTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		inserted = make(map[storage.ID]bool, len(recs))
+	var inserted idSet
+	err := m.s.inTx(ctx, func(ctx context.Context, tx conn) error {
+		inserted = make(idSet, len(recs))
 		return m.insertAll(ctx, tx, recs, inserted)
 	})
 	if err != nil {
@@ -31,24 +30,28 @@ func (m *member) Accept(ctx context.Context, recs ...*storage.Record) ([]*storag
 	return among(recs, inserted), nil
 }
 
-func (m *member) insertAll(ctx context.Context, tx *sql.Tx, recs []*storage.Record, inserted map[storage.ID]bool) error {
-	return batches(recs, sqliteRows, func(part []*storage.Record) error {
+// insertAll inserts in the order of the key, so that two who insert the same do
+// not wait for each other crosswise.
+func (m *member) insertAll(ctx context.Context, tx conn, recs []*storage.Record, inserted idSet) error {
+	recs = slices.Clone(recs)
+	slices.SortStableFunc(recs, func(a, b *storage.Record) int {
+		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Subscriber, b.Subscriber),
+			cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.MessageID, b.MessageID))
+	})
+	return m.s.byWeight(recs, func(part []*storage.Record) error {
 		return m.insert(ctx, tx, part, inserted)
 	})
 }
 
 // insert halves a batch that is refused for its data down to the culprit.
-func (m *member) insert(ctx context.Context, tx *sql.Tx, recs []*storage.Record, inserted map[storage.ID]bool) error {
-	args := make([]any, 0, 13*len(recs))
-	for _, r := range recs {
-		args = append(args, m.inboxValues(r)...)
+func (m *member) insert(ctx context.Context, tx conn, recs []*storage.Record, inserted idSet) error {
+	rows := make([]inboxRow, len(recs))
+	for i, r := range recs {
+		rows[i] = m.inboxRow(r)
 	}
-	rows, err := tx.QueryContext(ctx, m.s.text.insertInbox(len(recs)), args...)
-	if err == nil {
-		err = readIDs(rows, inserted)
-	}
+	err := m.s.part(ctx, tx, func() error { return m.s.d.insertInbox(ctx, tx, rows, inserted) })
 	switch {
-	case err == nil || !badData(err):
+	case err == nil || !m.s.d.badData(err):
 		return err
 	case len(recs) > 1:
 		half := len(recs) / 2
@@ -73,30 +76,25 @@ func (m *member) insert(ctx context.Context, tx *sql.Tx, recs []*storage.Record,
 	return nil
 }
 
-// inboxValues are the values of a record, in the order of insertInbox.
-func (m *member) inboxValues(r *storage.Record) []any {
-	owner := ownerOf(m.number)
-	if r.Subscriber == "" {
-		owner = nil
+func (m *member) inboxRow(r *storage.Record) inboxRow {
+	row := inboxRow{
+		Record: r, version: m.version, key: messageKey(r.MessageID),
+		owner: m.number, status: storage.Scheduled, due: true, keep: -1,
 	}
-	var due, expires any = int64(0), nil
-	status := storage.Scheduled
+	if r.Subscriber == "" {
+		row.owner = 0
+	}
 	if r.Fault != "" {
-		status, expires = storage.Failed, microsUp(r.FaultExpires)
-		if r.FaultCallback {
-			owner = m.number
-		} else {
-			owner, due = nil, nil
+		row.status, row.keep, row.fault = storage.Failed, microsUp(r.FaultExpires), storage.CleanError(r.Fault)
+		if row.owner = m.number; !r.FaultCallback {
+			row.owner, row.due = 0, false
 		}
 	}
-	return []any{
-		r.ID[:], m.version, r.Group, r.Subscriber, r.Topic, messageKey(r.MessageID), owner,
-		bytesOf(r.Headers), bytesOf(r.Body), int64(status), storage.CleanError(r.Fault), due, expires,
-	}
+	return row
 }
 
 // among returns the records whose id is in the set, in their order.
-func among(recs []*storage.Record, set map[storage.ID]bool) []*storage.Record {
+func among(recs []*storage.Record, set idSet) []*storage.Record {
 	var out []*storage.Record
 	for _, r := range recs {
 		if set[r.ID] {
@@ -110,7 +108,7 @@ func among(recs []*storage.Record, set map[storage.ID]bool) []*storage.Record {
 func (m *member) Unmatched(ctx context.Context, groups []string, after int64, limit int) ([]*storage.Record, error) {
 	r := reader{next: -1}
 	for _, g := range groups {
-		err := m.look(ctx, &r, m.s.text.unmatched(), m.version, g, after, max(limit, 1))
+		err := m.look(ctx, &r, m.s.d.unmatched(m.version, g, after, max(limit, 1)))
 		if err != nil {
 			return nil, m.failed("unmatched", err)
 		}
@@ -124,14 +122,11 @@ func (m *member) Split(ctx context.Context, row *storage.Record, into ...*storag
 	if len(into) == 0 {
 		return nil, m.failed("split", errors.New("there is nothing to put in the place of the row"))
 	}
-	inserted := make(map[storage.ID]bool, len(into))
-	err := m.s.inTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	inserted := make(idSet, len(into))
+	err := m.s.inTx(ctx, func(ctx context.Context, tx conn) error {
 		clear(inserted)
-		res, err := tx.ExecContext(ctx, m.s.text.removeUnmatched(), row.ID[:], m.version)
-		if err != nil {
-			return err
-		}
-		if n, err := res.RowsAffected(); err != nil || n == 0 {
+		n, err := m.s.d.removeUnmatched(m.version, row.ID).changed(ctx, tx)
+		if err != nil || n == 0 {
 			return err
 		}
 		return m.insertAll(ctx, tx, into, inserted)

@@ -18,9 +18,8 @@ type writer struct {
 
 func isTxDone(err error) bool { return errors.Is(err, sql.ErrTxDone) }
 
-// Append implements storage.Writer. The context is looked at before the first
-// statement, not during one: SQLite ends the whole transaction when a statement
-// in it is interrupted, and ours takes microseconds.
+// Append implements storage.Writer. On SQLite the context is looked at before
+// the first statement, not during one: it would end the whole transaction.
 func (w *writer) Append(ctx context.Context, recs ...*storage.Record) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("gormstore: append: %w", err)
@@ -32,18 +31,34 @@ func (w *writer) Append(ctx context.Context, recs ...*storage.Record) error {
 	if err != nil {
 		return err
 	}
-	ctx = context.WithoutCancel(ctx)
-	if err := w.inTransaction(ctx); err != nil {
+	if w.s.d.uncancelled() {
+		ctx = context.WithoutCancel(ctx)
+	}
+	if err := w.append(ctx, recs, given); err != nil {
+		return fmt.Errorf("gormstore: append: %w", w.s.txError(err))
+	}
+	return nil
+}
+
+func (w *writer) append(ctx context.Context, recs []*storage.Record, given bool) error {
+	if err := w.s.fits(ctx, w.exec, recs); err != nil {
 		return err
 	}
-	if len(recs) == 1 || len(recs) <= sqliteRows && !given {
-		n, err := w.insert(ctx, recs)
-		if err != nil || n == int64(len(recs)) {
-			return err
-		}
-		return storage.ErrDuplicate
+	if err := w.s.d.probe(ctx, w.exec); err != nil {
+		return err
+	}
+	if len(recs) == 1 || !given && w.s.together(recs) == len(recs) {
+		return w.insert(ctx, recs)
 	}
 	return w.appendGuarded(ctx, recs)
+}
+
+// txError marks an error that says that the transaction has ended.
+func (s *Store) txError(err error) error {
+	if errors.Is(err, storage.ErrTxDone) || !isTxDone(err) && !s.d.ended(err) {
+		return err
+	}
+	return fmt.Errorf("%w (%w)", storage.ErrTxDone, err)
 }
 
 // givenIDs reports whether an id came from the caller, and finds such an id
@@ -56,7 +71,7 @@ func givenIDs(recs []*storage.Record) (bool, error) {
 	if !given || len(recs) == 1 {
 		return given, nil
 	}
-	seen := make(map[storage.ID]bool, len(recs))
+	seen := make(idSet, len(recs))
 	for _, r := range recs {
 		if seen[r.ID] {
 			return true, fmt.Errorf("gormstore: append %s: twice in one call: %w", r.ID, storage.ErrDuplicate)
@@ -66,93 +81,48 @@ func givenIDs(recs []*storage.Record) (bool, error) {
 	return true, nil
 }
 
-// inTransaction refuses a transaction that SQLite has ended behind the back of
-// the library that holds it: our row would be committed at once, by itself.
-func (w *writer) inTransaction(ctx context.Context) error {
-	_, err := w.exec.ExecContext(ctx, inTransaction)
-	switch {
-	case err == nil:
-		_, err = w.exec.ExecContext(ctx, `ROLLBACK`)
-		return errors.Join(fmt.Errorf("gormstore: append: %w: the database has rolled it back", storage.ErrTxDone), err)
-	case isTxDone(err):
-		return fmt.Errorf("gormstore: append: %w (%w)", storage.ErrTxDone, err)
-	}
-	if _, known := sqliteCode(err); known && !stillBegun(err) {
-		return fmt.Errorf("gormstore: append: %w", err)
-	}
-	return nil
-}
-
 // appendGuarded undoes what it has inserted when there is a conflict.
 func (w *writer) appendGuarded(ctx context.Context, recs []*storage.Record) error {
-	if _, err := w.exec.ExecContext(ctx, appendSavepoint); err != nil {
-		return fmt.Errorf("gormstore: append: %w", err)
+	if _, err := w.exec.ExecContext(ctx, `SAVEPOINT cap_append`); err != nil {
+		return err
 	}
-	err := w.insertAll(ctx, recs)
+	err := w.s.byWeight(recs, func(part []*storage.Record) error { return w.insert(ctx, part) })
 	if err != nil {
-		if _, undo := w.exec.ExecContext(ctx, undoAppendSavepoint); undo != nil {
-			return fmt.Errorf("gormstore: append: %w", errors.Join(err, storage.ErrTxDone, undo))
+		if _, undo := w.exec.ExecContext(ctx, `ROLLBACK TO SAVEPOINT cap_append`); undo != nil {
+			return errors.Join(err, storage.ErrTxDone, undo)
 		}
 	}
-	if _, release := w.exec.ExecContext(ctx, releaseAppendSavepoint); release != nil {
-		return fmt.Errorf("gormstore: append: %w", errors.Join(err, storage.ErrTxDone, release))
+	if _, release := w.exec.ExecContext(ctx, `RELEASE SAVEPOINT cap_append`); release != nil {
+		return errors.Join(err, storage.ErrTxDone, release)
 	}
 	return err
 }
 
-func (w *writer) insertAll(ctx context.Context, recs []*storage.Record) error {
-	for len(recs) > 0 {
-		n := min(len(recs), sqliteRows)
-		inserted, err := w.insert(ctx, recs[:n])
-		if err != nil {
-			return err
-		}
-		if inserted < int64(n) {
-			return storage.ErrDuplicate
-		}
-		recs = recs[n:]
+// insert runs one INSERT.
+func (w *writer) insert(ctx context.Context, recs []*storage.Record) error {
+	q := w.s.d.insertOutbox(recs)
+	n, err := q.changed(ctx, w.s.hot.on(w.exec))
+	switch {
+	case err != nil && w.s.d.duplicate(err):
+		return storage.ErrDuplicate
+	case err != nil:
+		return err
+	case n < int64(len(recs)):
+		return storage.ErrDuplicate
 	}
 	return nil
 }
 
-// insert runs one INSERT and returns how many records it inserted.
-func (w *writer) insert(ctx context.Context, recs []*storage.Record) (int64, error) {
-	skip := false
-	args := make([]any, 0, 9*len(recs))
-	for _, r := range recs {
-		skip = skip || r.GivenID
-		args = append(args, outboxValues(r)...)
-	}
-	res, err := w.s.hot.exec(ctx, w.exec, w.s.text.insertOutbox(len(recs), skip), args...)
-	if err != nil {
-		if isTxDone(err) {
-			err = fmt.Errorf("%w (%w)", storage.ErrTxDone, err)
-		}
-		return 0, fmt.Errorf("gormstore: append: %w", err)
-	}
-	if !skip {
-		return int64(len(recs)), nil
-	}
-	n, err := res.RowsAffected()
-	if err != nil {
-		return 0, fmt.Errorf("gormstore: append: %w", err)
-	}
-	return n, nil
-}
-
-// outboxValues are the values of a record, in the order of insertOutbox.
-func outboxValues(r *storage.Record) []any {
-	status, due := storage.Scheduled, any(nil)
+// startOf tells the first state of a record: when it is due, as a moment (nil:
+// none given) and a wait, both in microseconds.
+func startOf(r *storage.Record) (st storage.Status, due any, wait int64) {
 	switch {
 	case !r.DueAt.IsZero():
-		status, due = storage.Delayed, r.DueAt.UnixMicro()
+		return storage.Delayed, r.DueAt.UnixMicro(), 0
 	case r.Delay > 0:
-		status = storage.Delayed
+		return storage.Delayed, nil, microsUp(r.Delay)
 	}
-	return []any{
-		r.ID[:], r.Version, r.Topic, ownerOf(r.Owner), bytesOf(r.Headers), bytesOf(r.Body),
-		int64(status), due, microsUp(r.Delay),
-	}
+	return storage.Scheduled, nil, 0
 }
 
 // microsUp is a wait in microseconds, never shorter than asked for.

@@ -4,6 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/capbus/gocap/storage"
 )
@@ -22,6 +25,13 @@ type Config struct {
 	// as given, in quotes. Defaults to "cap_".
 	TablePrefix string
 
+	// Schema is where the tables are: a schema in PostgreSQL, a database of the
+	// server in MySQL and MariaDB. It must be there. It is used exactly as given,
+	// in quotes, so that upper case, dashes and reserved words are well; at most
+	// 63 bytes, without quotes, backticks and control characters. SQLite has none.
+	// Defaults to what the connection says (search_path, or its database).
+	Schema string
+
 	// Binders teach Bind further types of transaction; they are asked, in
 	// order, before the types that it knows itself. Defaults to none.
 	Binders []storage.TxBinder
@@ -39,6 +49,9 @@ func (c Config) Validate() error {
 			errs = append(errs, err)
 		}
 	}
+	if err := checkSchema(c.Schema); err != nil {
+		errs = append(errs, err)
+	}
 	for i, b := range c.Binders {
 		if b == nil {
 			errs = append(errs, fmt.Errorf("gormstore: Config.Binders[%d] is nil", i))
@@ -52,6 +65,24 @@ func (c Config) prefix() string {
 		return DefaultPrefix
 	}
 	return c.TablePrefix
+}
+
+// maxSchema is what PostgreSQL keeps of an identifier; MySQL keeps 64 characters.
+const maxSchema = 63
+
+func checkSchema(name string) error {
+	bad := func(r rune) bool {
+		return r == '"' || r == '`' || r == '\'' || r == utf8.RuneError || unicode.IsControl(r)
+	}
+	switch {
+	case len(name) > maxSchema:
+		return fmt.Errorf("gormstore: Config.Schema has %d bytes, at most %d are allowed", len(name), maxSchema)
+	case strings.ContainsFunc(name, bad):
+		return fmt.Errorf("gormstore: Config.Schema %q has a quote, a control character or invalid UTF-8 in it", name)
+	case strings.TrimSpace(name) != name:
+		return fmt.Errorf("gormstore: Config.Schema %q begins or ends with a space", name)
+	}
+	return nil
 }
 
 // checkIdentifier accepts names that every database takes, quoted or not, and

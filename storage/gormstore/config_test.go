@@ -62,7 +62,7 @@ func TestAPoolWithoutADialectIsRefused(t *testing.T) {
 	t.Parallel()
 	db := &gorm.DB{Config: &gorm.Config{}}
 	db.Statement = &gorm.Statement{DB: db}
-	if err := gormstore.New(db, gormstore.Config{}).Validate(); err == nil || !strings.Contains(err.Error(), "dialect") {
+	if err := gormstore.New(db, gormstore.Config{}).Validate(); err == nil || !strings.Contains(strings.ToLower(err.Error()), "dialect") {
 		t.Error(err)
 	}
 }

@@ -28,12 +28,11 @@ func (m *member) Due(ctx context.Context, q storage.Query) ([]*storage.Record, t
 	if q.MaxBytes > 0 && len(lanes) > 1 {
 		lanes = rotated(lanes)
 	}
-	err := batches(lanes, sqliteTerms, func(part []storage.Lane) error {
+	err := batches(lanes, lanesPer, func(part []storage.Lane) error {
 		if r.full() {
 			return nil
 		}
-		query, args := m.s.text.due(m.box, m.version, m.number, part)
-		return m.look(ctx, &r, query, args...)
+		return m.look(ctx, &r, m.s.d.due(m.box, m.version, m.number, part))
 	})
 	if err != nil {
 		return nil, -1, m.failed("due", err)
@@ -43,21 +42,18 @@ func (m *member) Due(ctx context.Context, q storage.Query) ([]*storage.Record, t
 }
 
 func (m *member) dueByID(ctx context.Context, r *reader, list []storage.ID) error {
-	err := batches(unique(list), sqliteRows, func(part []storage.ID) error {
-		return m.look(ctx, r, m.s.text.byID(m.box, padded(len(part), sqliteRows)), append(paddedArgs(part), m.number)...)
+	err := batches(unique(list), rowsPer, func(part []storage.ID) error {
+		return m.look(ctx, r, m.s.d.byID(m.box, part, m.number))
 	})
 	byPlace(r.recs)
 	return err
 }
 
 // look runs a query on the reading pool and collects its rows.
-func (m *member) look(ctx context.Context, r *reader, query string, args ...any) error {
+func (m *member) look(ctx context.Context, r *reader, q query) error {
 	return m.s.untilFree(ctx, func() error {
 		had := *r
-		rows, err := m.s.looks.QueryContext(ctx, query, args...)
-		if err == nil {
-			err = r.read(rows)
-		}
+		err := q.into(ctx, m.s.looks, r)
 		if err != nil {
 			*r = had
 		}
@@ -107,16 +103,8 @@ func unique(list []storage.ID) []storage.ID {
 // paddedArgs repeats the last id until the list is as long as padded says.
 func paddedArgs(list []storage.ID) []any {
 	args := idArgs(list)
-	for n := padded(len(list), sqliteRows); len(args) < n; {
+	for n := padded(len(list), rowsPer); len(args) < n; {
 		args = append(args, list[len(list)-1][:])
-	}
-	return args
-}
-
-func idArgs(list []storage.ID) []any {
-	args := make([]any, len(list), len(list)+1)
-	for i := range list {
-		args[i] = list[i][:]
 	}
 	return args
 }

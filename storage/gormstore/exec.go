@@ -14,18 +14,66 @@ const busyBudget = 5 * time.Second
 
 // inTx runs f in a transaction of the store's own, and again while the database
 // is busy: f must not keep what it did in an earlier run.
-func (s *Store) inTx(ctx context.Context, f func(ctx context.Context, tx *sql.Tx) error) error {
+func (s *Store) inTx(ctx context.Context, f func(ctx context.Context, tx conn) error) error {
 	return s.untilFree(ctx, func() error {
-		tx, err := s.writer.BeginTx(ctx, nil)
-		if err != nil {
-			return err
+		err := s.once(ctx, func(ctx context.Context, tx *sql.Tx) error { return f(ctx, tx) })
+		if again := (*againError)(nil); errors.As(err, &again) {
+			return s.once(ctx, func(ctx context.Context, tx *sql.Tx) error { return f(ctx, &carefulTx{tx}) })
 		}
-		defer tx.Rollback() // after Commit it does nothing
-		if err := f(ctx, tx); err != nil {
-			return err
-		}
-		return tx.Commit()
+		return err
 	})
+}
+
+func (s *Store) once(ctx context.Context, f func(ctx context.Context, tx *sql.Tx) error) error {
+	tx, err := s.writer.BeginTx(ctx, s.d.options())
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback() // after Commit it does nothing
+	if err := f(ctx, tx); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+// carefulTx is the transaction of a second run, which takes the slow and safe
+// way: the first one found that the fast one does not do.
+type carefulTx struct{ *sql.Tx }
+
+func careful(tx conn) bool {
+	_, ok := tx.(*carefulTx)
+	return ok
+}
+
+// againError asks for a second, careful run of a transaction.
+type againError struct{ reason string }
+
+func (e *againError) Error() string { return "a careful run is needed: " + e.reason }
+
+// part runs one statement of several in a transaction, whose refusal for its
+// data must not end the transaction.
+func (s *Store) part(ctx context.Context, tx conn, f func() error) error {
+	if !s.d.fragile() {
+		return f()
+	}
+	if !careful(tx) {
+		err := f()
+		if err != nil && s.d.badData(err) {
+			return &againError{err.Error()}
+		}
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, `SAVEPOINT cap_part`); err != nil {
+		return err
+	}
+	err := f()
+	if err != nil {
+		if _, undo := tx.ExecContext(ctx, `ROLLBACK TO SAVEPOINT cap_part`); undo != nil {
+			return errors.Join(err, undo)
+		}
+	}
+	_, release := tx.ExecContext(ctx, `RELEASE SAVEPOINT cap_part`)
+	return errors.Join(err, release)
 }
 
 // untilFree repeats f while it finds the database busy, with growing random
@@ -34,7 +82,7 @@ func (s *Store) untilFree(ctx context.Context, f func() error) error {
 	start := time.Now()
 	for wait := time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
 		err := f()
-		if err == nil || !busy(err) || time.Since(start) > busyBudget {
+		if err == nil || !s.d.transient(err) || time.Since(start) > busyBudget {
 			return err
 		}
 		t := time.NewTimer(wait/2 + rand.N(wait)) //nolint:gosec // jitter
@@ -49,13 +97,9 @@ func (s *Store) untilFree(ctx context.Context, f func() error) error {
 
 // execOne runs a statement in a transaction of its own, and reports whether it
 // changed a row.
-func (s *Store) execOne(ctx context.Context, query string, args ...any) (changed bool, err error) {
-	err = s.inTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		res, err := tx.ExecContext(ctx, query, args...)
-		if err != nil {
-			return err
-		}
-		n, err := res.RowsAffected()
+func (s *Store) execOne(ctx context.Context, q query) (changed bool, err error) {
+	err = s.inTx(ctx, func(ctx context.Context, tx conn) error {
+		n, err := q.changed(ctx, tx)
 		changed = n > 0
 		return err
 	})

@@ -19,8 +19,9 @@ import (
 )
 
 var (
-	_ storage.Storage  = (*Store)(nil)
-	_ storage.Migrator = (*Store)(nil)
+	_ storage.Storage   = (*Store)(nil)
+	_ storage.Migrator  = (*Store)(nil)
+	_ storage.TxLimiter = (*Store)(nil)
 )
 
 // ReadPooler is implemented by a gorm.ConnPool that has a pool of its own for
@@ -43,14 +44,17 @@ type Urgenter interface {
 type Store struct {
 	db     *gorm.DB
 	cfg    Config
-	text   *sqliteText
+	d      dialect
 	writer gorm.TxBeginner
 	reader *sql.DB
-	looks  statements // on reader
-	hot    statements // on writer
-	err    error      // why the store cannot be used
+	looks  *statements // on reader
+	hot    *statements // on writer
+	err    error       // why the store cannot be used
 
 	watch watch
+
+	preparing sync.Mutex
+	prepared  bool
 
 	closing  sync.Once
 	closeErr error
@@ -75,9 +79,8 @@ type Store struct {
 //     an application that writes a lot.
 //   - Reads wait for writes where there is a single connection.
 func New(db *gorm.DB, cfg Config) *Store {
-	s := &Store{db: db, cfg: cfg, text: newSQLiteText(cfg.prefix())}
+	s := &Store{db: db, cfg: cfg}
 	s.err = errors.Join(cfg.Validate(), s.usePool())
-	s.looks.byText, s.hot.byText = make(map[string]*sql.Stmt), make(map[string]*sql.Stmt)
 	return s
 }
 
@@ -90,8 +93,12 @@ func (s *Store) usePool() error {
 		return fmt.Errorf("gormstore: the *gorm.DB has an error: %w", s.db.Error)
 	case s.db.DryRun:
 		return errors.New("gormstore: the *gorm.DB is in DryRun mode")
-	case s.db.Dialector == nil || s.db.Name() != "sqlite":
-		return fmt.Errorf("gormstore: no dialect for the *gorm.DB; there is one for sqlite")
+	case s.db.Dialector == nil:
+		return errors.New("gormstore: the *gorm.DB has no Dialector")
+	}
+	var err error
+	if s.d, err = newDialect(s.db.Name(), s.cfg); err != nil {
+		return err
 	}
 	pool := s.db.Statement.ConnPool
 	if p, ok := pool.(*gorm.PreparedStmtDB); ok {
@@ -104,7 +111,7 @@ func (s *Store) usePool() error {
 	if !ok {
 		return fmt.Errorf("gormstore: %T, the pool of the *gorm.DB, cannot begin a transaction", pool)
 	}
-	s.writer, s.hot.db = w, pool
+	s.writer, s.hot = w, newStatements(pool, s.d)
 	if p, ok := pool.(ReadPooler); ok {
 		s.reader = p.ReadPool()
 	} else if db, err := s.db.DB(); err == nil {
@@ -112,7 +119,7 @@ func (s *Store) usePool() error {
 	} else {
 		return fmt.Errorf("gormstore: the *gorm.DB has no *sql.DB: %w", err)
 	}
-	s.looks.db = s.reader
+	s.looks = newStatements(s.reader, s.d)
 	return nil
 }
 
@@ -127,7 +134,9 @@ func (s *Store) DB() *gorm.DB { return s.db }
 // New stays open. Close may be called again, and then returns the same.
 func (s *Store) Close() error {
 	s.closing.Do(func() {
-		s.closeErr = errors.Join(s.looks.close(), s.hot.close())
+		if s.err == nil {
+			s.closeErr = errors.Join(s.looks.close(), s.hot.close())
+		}
 		if s.cfg.Closer != nil {
 			s.closeErr = errors.Join(s.closeErr, s.cfg.Closer.Close())
 		}
@@ -135,16 +144,28 @@ func (s *Store) Close() error {
 	return s.closeErr
 }
 
+// MaxTx implements storage.TxLimiter: one on SQLite, elsewhere two less than the
+// pool may have connections, which are left to the engines.
+func (s *Store) MaxTx() int {
+	if s.err != nil {
+		return 1
+	}
+	return s.d.maxTx(s.reader.Stats().MaxOpenConnections)
+}
+
 // Check implements storage.Storage.
 func (s *Store) Check(ctx context.Context) error {
 	if s.err != nil {
 		return s.err
 	}
-	if err := s.checkEncoding(ctx); err != nil {
-		return err
+	if err := s.ready(ctx); err != nil {
+		return fmt.Errorf("gormstore: check: %w", err)
 	}
-	for _, q := range s.text.check() {
-		rows, err := s.reader.QueryContext(ctx, q)
+	if err := s.checkMigrations(ctx); err != nil {
+		return fmt.Errorf("gormstore: check: %w", err)
+	}
+	for _, q := range s.d.check() {
+		rows, err := s.reader.QueryContext(ctx, q.text, q.args...)
 		if err == nil {
 			err = errors.Join(rows.Err(), rows.Close()) //nolint:sqlclosecheck // there is nothing to read
 		}
@@ -155,16 +176,16 @@ func (s *Store) Check(ctx context.Context) error {
 	return nil
 }
 
-// checkEncoding refuses a database whose texts are not the bytes that we wrote.
-func (s *Store) checkEncoding(ctx context.Context) error {
-	var encoding string
-	if err := s.reader.QueryRowContext(ctx, s.text.encoding()).Scan(&encoding); err != nil {
-		return fmt.Errorf("gormstore: check: %w", err)
+// ready asks the server, once, what the dialect must know of it.
+func (s *Store) ready(ctx context.Context) error {
+	s.preparing.Lock()
+	defer s.preparing.Unlock()
+	if s.prepared {
+		return nil
 	}
-	if encoding != sqliteEncoding {
-		return fmt.Errorf("gormstore: the encoding of the database is %s; it must be %s", encoding, sqliteEncoding)
-	}
-	return nil
+	err := s.d.prepare(ctx, s.reader)
+	s.prepared = err == nil
+	return err
 }
 
 // Purge implements storage.Storage.
@@ -176,15 +197,11 @@ func (s *Store) Purge(ctx context.Context, p storage.Purge) (int, error) {
 		return 0, fmt.Errorf("gormstore: purge %s: limit %d is not positive", p.Box, p.Limit)
 	}
 	var deleted int64
-	err := s.inTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		res, err := tx.ExecContext(ctx, s.text.purge(p.Box), p.Version, p.Limit)
-		if err != nil {
+	err := s.inTx(ctx, func(ctx context.Context, tx conn) (err error) {
+		if deleted, err = s.d.purge(p).changed(ctx, tx); err != nil {
 			return err
 		}
-		if deleted, err = res.RowsAffected(); err != nil {
-			return err
-		}
-		_, err = tx.ExecContext(ctx, s.text.forgetInstances())
+		_, err = s.d.forgetInstances().changed(ctx, tx)
 		return err
 	})
 	if err != nil {

@@ -50,11 +50,6 @@ func (w *watch) runOut(beats []heartbeat, before, after time.Time) []heartbeat {
 	return out
 }
 
-// querier is a pool or a transaction.
-type querier interface {
-	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-}
-
 // runOut looks for heartbeats that have run out. It is storage.ErrLost when the
 // looker's own has ended or run out: others may have its rows.
 func (s *Store) runOut(ctx context.Context, q querier, own int64) ([]heartbeat, error) {
@@ -72,20 +67,14 @@ func (s *Store) runOut(ctx context.Context, q querier, own int64) ([]heartbeat, 
 }
 
 func (s *Store) heartbeats(ctx context.Context, q querier) ([]heartbeat, error) {
-	rows, err := q.QueryContext(ctx, s.text.running())
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
 	var beats []heartbeat
-	for rows.Next() {
+	err := s.d.running().each(ctx, q, func(rows *sql.Rows) error {
 		var b heartbeat
-		if err := rows.Scan(&b.number, &b.beat, &b.lease, &b.expired); err != nil {
-			return nil, err
-		}
+		err := rows.Scan(&b.number, &b.beat, &b.lease, &b.expired)
 		beats = append(beats, b)
-	}
-	return beats, rows.Err()
+		return err
+	})
+	return beats, err
 }
 
 // ending says how an instance ended; a gone heartbeat has none.
@@ -93,25 +82,14 @@ type ending struct{ living, died bool }
 
 func (s *Store) endings(ctx context.Context, q querier, numbers []int64) (map[int64]ending, error) {
 	found := make(map[int64]ending, len(numbers))
-	err := batches(numbers, sqliteRows, func(part []int64) error {
-		args := make([]any, len(part))
-		for i, n := range part {
-			args[i] = n
-		}
-		rows, err := q.QueryContext(ctx, s.text.endings(len(part)), args...)
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		for rows.Next() {
+	err := batches(numbers, rowsPer, func(part []int64) error {
+		return s.d.endings(part).each(ctx, q, func(rows *sql.Rows) error {
 			var n int64
 			var e ending
-			if err := rows.Scan(&n, &e.living, &e.died); err != nil {
-				return err
-			}
+			err := rows.Scan(&n, &e.living, &e.died)
 			found[n] = e
-		}
-		return rows.Err()
+			return err
+		})
 	})
 	return found, err
 }

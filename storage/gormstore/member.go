@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"database/sql"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"time"
 
@@ -33,15 +32,17 @@ func (s *Store) Join(ctx context.Context, in storage.Instance) (storage.Member, 
 		return nil, fmt.Errorf("gormstore: join: a lease of %v is too short", in.Lease)
 	}
 	m := &member{s: s, number: ids.Number(), box: in.Box, version: in.Version}
-	err := s.inTx(s.urgent(ctx), func(ctx context.Context, tx *sql.Tx) error {
-		if _, err := tx.ExecContext(ctx, s.text.lock()); err != nil {
+	if err := s.ready(ctx); err != nil {
+		return nil, fmt.Errorf("gormstore: join: %w", err)
+	}
+	err := s.inTx(s.urgent(ctx), func(ctx context.Context, tx conn) error {
+		if _, err := s.d.lockJoin().changed(ctx, tx); err != nil {
 			return err
 		}
 		if err := s.checkRivals(ctx, tx, in); err != nil {
 			return err
 		}
-		_, err := tx.ExecContext(ctx, s.text.join(), m.number, in.Box.String(), in.Version,
-			in.Transport, in.Destination, microsUp(in.Lease))
+		_, err := s.d.join(m.number, in).changed(ctx, tx)
 		return err
 	})
 	if err != nil {
@@ -54,25 +55,27 @@ func (s *Store) Join(ctx context.Context, in storage.Instance) (storage.Member, 
 // prepareHot prepares what runs for every message; not to have it costs time
 // alone.
 func (s *Store) prepareHot(ctx context.Context, b storage.Box) {
-	texts := []string{s.text.insertOutbox(1, false), s.text.insertOutbox(1, true), s.text.succeed(b, 1)}
-	if b == storage.Inbox {
-		texts = append(texts, s.text.lock(), savepoint, releaseSavepoint)
+	if !s.d.prepares() {
+		return
 	}
-	_ = s.hot.prepare(ctx, texts...)
+	hot := []query{s.d.insertOutbox([]*storage.Record{{}}), s.d.insertOutbox([]*storage.Record{{GivenID: true}})}
+	if b == storage.Inbox {
+		hot = append(hot, s.d.lock(), s.d.guard(), s.d.release())
+	}
+	for _, q := range hot {
+		_, _ = q.exec(ctx, preparing{s.hot})
+	}
+	_ = s.d.succeed(ctx, preparing{s.hot}, settling{box: b}, make([]storage.ID, 1), 0)
 }
 
 // checkRivals looks for a living instance that sends elsewhere.
-func (s *Store) checkRivals(ctx context.Context, tx *sql.Tx, in storage.Instance) error {
+func (s *Store) checkRivals(ctx context.Context, tx conn, in storage.Instance) error {
 	if in.Destination == "" {
 		return nil
 	}
 	var transport, destination string
-	err := tx.QueryRowContext(ctx, s.text.rivals(), in.Box.String(), in.Version, in.Transport, in.Destination).
-		Scan(&transport, &destination)
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		return nil
-	case err != nil:
+	err := s.d.rivals(in).each(ctx, tx, func(rows *sql.Rows) error { return rows.Scan(&transport, &destination) })
+	if err != nil || destination == "" {
 		return err
 	}
 	return fmt.Errorf("%w: version %q sends to %s %q, this one to %s %q", storage.ErrDestination,
@@ -92,7 +95,7 @@ func (m *member) Number() int64 { return m.number }
 
 // Beat implements storage.Member.
 func (m *member) Beat(ctx context.Context) error {
-	changed, err := m.s.execOne(m.s.urgent(ctx), m.s.text.beat(), m.number)
+	changed, err := m.s.execOne(m.s.urgent(ctx), m.s.d.beat(m.number))
 	if err != nil {
 		return m.failed("beat", err)
 	}
@@ -104,7 +107,7 @@ func (m *member) Beat(ctx context.Context) error {
 
 // Leave implements storage.Member. A member that was declared dead stays so.
 func (m *member) Leave(ctx context.Context) error {
-	if _, err := m.s.execOne(m.s.urgent(ctx), m.s.text.leave(), m.number); err != nil {
+	if _, err := m.s.execOne(m.s.urgent(ctx), m.s.d.leave(m.number)); err != nil {
 		return m.failed("leave", err)
 	}
 	return nil

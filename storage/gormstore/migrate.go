@@ -4,9 +4,11 @@ import (
 	"context"
 	"database/sql"
 	"embed"
+	"errors"
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -14,26 +16,53 @@ import (
 //go:embed migrations
 var migrationFiles embed.FS
 
+// ErrSchema says that the tables are not those that this release works with.
+var ErrSchema = errors.New("the tables do not fit this release")
+
 // Migration is one numbered step of the tables.
 type Migration struct {
-	Number   int
-	Name     string
-	Up, Down string // SQL with the table prefix filled in
+	Number int
+	Name   string
+	// Oldest is the lowest number of a step whose release still works with the
+	// tables after this one. A release refuses to run on tables with a step that
+	// it does not know, unless its own last step is not older than that.
+	Oldest   int
+	Up, Down string // SQL with schema and table prefix filled in; a statement ends with ";\n"
 }
 
-// Migrations returns the steps that Migrate applies, in order, for those who
-// make the tables by other means. The text of a step records it as applied, so
-// that Migrate goes on where the other means left off.
+// oldest has the steps that releases before them do not work with.
+// A step that is not named here is additive: all releases work on with it.
+var oldest = map[int]int{}
+
+// Migrations returns the steps that Migrate applies, in order, as SQL for those
+// who make the tables by other means. The text of a step records it as applied,
+// so that Migrate goes on where the other means left off. The dialect is
+// "sqlite", "postgres" or "mysql" (MariaDB, too).
+func Migrations(dialect string, cfg Config) ([]Migration, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	d, err := newDialect(dialect, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return migrations(d)
+}
+
+// Migrations is as the function Migrations, for the database of the store.
 func (s *Store) Migrations() ([]Migration, error) {
 	if s.err != nil {
 		return nil, s.err
 	}
-	const dir = "migrations/sqlite"
+	return migrations(s.d)
+}
+
+func migrations(d dialect) ([]Migration, error) {
+	dir := path.Join("migrations", d.name())
 	files, err := fs.ReadDir(migrationFiles, dir)
 	if err != nil {
 		return nil, fmt.Errorf("gormstore: migrations: %w", err)
 	}
-	fill := strings.NewReplacer("{prefix}", s.cfg.prefix())
 	var list []Migration
 	for _, f := range files {
 		base, up := strings.CutSuffix(f.Name(), ".up.sql")
@@ -45,61 +74,104 @@ func (s *Store) Migrations() ([]Migration, error) {
 		if err != nil || n != len(list)+1 {
 			return nil, fmt.Errorf("gormstore: migration file %q is not number %d", f.Name(), len(list)+1)
 		}
-		m := Migration{Number: n, Name: name}
+		m := Migration{Number: n, Name: name, Oldest: max(oldest[n], 1)}
 		for suffix, text := range map[string]*string{".up.sql": &m.Up, ".down.sql": &m.Down} {
 			b, err := migrationFiles.ReadFile(path.Join(dir, base+suffix))
 			if err != nil {
 				return nil, fmt.Errorf("gormstore: migrations: %w", err)
 			}
-			*text = fill.Replace(string(b))
+			*text = d.fill(string(b))
 		}
-		m.Up += s.text.recordMigration(m.Number, m.Name)
-		m.Down += s.text.forgetMigration(m.Number)
+		m.Up += d.recordMigration(m)
+		m.Down += d.forgetMigration(m)
 		list = append(list, m)
 	}
 	return list, nil
 }
 
 // Migrate implements storage.Migrator. It writes nothing when every step is
-// recorded as applied; steps of a later release than this one are left alone.
+// recorded as applied. Instances that start at the same moment wait for the one
+// that applies the steps. A user without the right to make tables needs them to
+// be there; the error names the step to apply. ErrSchema: the tables are of a
+// later release, which this one does not work with.
 func (s *Store) Migrate(ctx context.Context) error {
 	list, err := s.Migrations()
 	if err != nil {
 		return err
 	}
-	if err := s.checkEncoding(ctx); err != nil {
-		return err
-	}
-	var missing []Migration
-	err = s.untilFree(ctx, func() error {
-		missing, err = s.missingMigrations(ctx, s.reader, list)
-		return err
-	})
-	if err != nil {
+	if err := s.migrate(ctx, list); err != nil {
 		return fmt.Errorf("gormstore: migrate: %w", err)
 	}
-	if len(missing) == 0 {
-		return nil
+	return nil
+}
+
+func (s *Store) migrate(ctx context.Context, list []Migration) error {
+	if err := s.ready(ctx); err != nil {
+		return err
 	}
-	err = s.inTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		for _, q := range []string{s.text.makeMigrated(), s.text.lockMigrated()} {
-			if _, err := tx.ExecContext(ctx, q); err != nil {
-				return err
-			}
-		}
-		missing, err := s.missingMigrations(ctx, tx, list)
+	var todo []Migration
+	err := s.untilFree(ctx, func() (err error) {
+		todo, err = s.unapplied(ctx, s.reader, list)
+		return err
+	})
+	if err != nil || len(todo) == 0 {
+		return err
+	}
+	return s.d.migrating(ctx, s, func(ctx context.Context, db conn) error {
+		todo, err := s.unapplied(ctx, db, list)
 		if err != nil {
 			return err
 		}
-		for _, m := range missing {
-			if _, err := tx.ExecContext(ctx, m.Up); err != nil {
+		for _, m := range todo {
+			if err := run(ctx, db, m.Up); err != nil {
+				return fmt.Errorf("step %d, %s, is not applied, and this user could not: "+
+					"have it applied (Store.Migrations returns its SQL): %w", m.Number, m.Name, err)
+			}
+		}
+		return nil
+	})
+}
+
+// MigrateDown takes back the steps above the given number; 0 deletes the tables
+// with all messages in them. No bus may be running.
+func (s *Store) MigrateDown(ctx context.Context, number int) error {
+	list, err := s.Migrations()
+	if err != nil {
+		return err
+	}
+	if number < 0 || number > len(list) {
+		return fmt.Errorf("gormstore: migrate down: there is no step %d; the last one is %d", number, len(list))
+	}
+	err = s.d.migrating(ctx, s, func(ctx context.Context, db conn) error {
+		done, err := s.applied(ctx, db)
+		if err != nil {
+			return err
+		}
+		for _, m := range slices.Backward(list[number:]) {
+			if _, ok := done[m.Number]; !ok {
+				continue
+			}
+			if err := run(ctx, db, m.Down); err != nil {
 				return fmt.Errorf("step %d, %s: %w", m.Number, m.Name, err)
 			}
 		}
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("gormstore: migrate: %w", err)
+		return fmt.Errorf("gormstore: migrate down: %w", err)
+	}
+	return nil
+}
+
+// run runs the statements of a text one by one: not every driver takes several.
+func run(ctx context.Context, db conn, text string) error {
+	for _, q := range strings.Split(text, ";\n") {
+		if strings.TrimSpace(q) == "" {
+			continue
+		}
+		if _, err := db.ExecContext(ctx, q); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -110,37 +182,54 @@ type rowQuerier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// missingMigrations returns the steps that are not recorded as applied.
-func (s *Store) missingMigrations(ctx context.Context, q rowQuerier, list []Migration) ([]Migration, error) {
-	var there int
-	name := strings.Trim(s.text.migrated, `"`)
-	if err := q.QueryRowContext(ctx, s.text.hasMigrated(), name).Scan(&there); err != nil {
-		return nil, err
+// checkMigrations makes sure that the tables are those of this release.
+func (s *Store) checkMigrations(ctx context.Context) error {
+	list, err := s.Migrations()
+	if err != nil {
+		return err
 	}
-	if there == 0 {
-		return list, nil
+	todo, err := s.unapplied(ctx, s.reader, list)
+	if err != nil || len(todo) == 0 {
+		return err
 	}
-	rows, err := q.QueryContext(ctx, s.text.appliedMigrations())
+	return fmt.Errorf("%w: step %d, %s, is not applied (Migrate applies it; Migrations returns its SQL)",
+		ErrSchema, todo[0].Number, todo[0].Name)
+}
+
+// unapplied returns the steps that are not recorded as applied.
+func (s *Store) unapplied(ctx context.Context, q querier, list []Migration) ([]Migration, error) {
+	done, err := s.applied(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	defer rows.Close()
-	applied := make(map[int]bool)
-	for rows.Next() {
-		var n int
-		if err := rows.Scan(&n); err != nil {
-			return nil, err
+	last := list[len(list)-1].Number
+	for _, m := range done {
+		if m.Number > last && m.Oldest > last {
+			return nil, fmt.Errorf("%w: they have step %d, %s, of a later release; this one knows %d steps, "+
+				"and at least %d are needed: use the later release", ErrSchema, m.Number, m.Name, last, m.Oldest)
 		}
-		applied[n] = true
 	}
-	if err := rows.Err(); err != nil {
+	var todo []Migration
+	for _, m := range list {
+		if _, ok := done[m.Number]; !ok {
+			todo = append(todo, m)
+		}
+	}
+	return todo, nil
+}
+
+// applied reads which steps are recorded.
+func (s *Store) applied(ctx context.Context, q querier) (map[int]Migration, error) {
+	there, err := readAll[int](ctx, q, s.d.hasMigrated())
+	if err != nil || len(there) == 0 || there[0] == 0 {
 		return nil, err
 	}
-	var missing []Migration
-	for _, m := range list {
-		if !applied[m.Number] {
-			missing = append(missing, m)
-		}
-	}
-	return missing, nil
+	done := make(map[int]Migration)
+	err = s.d.applied().each(ctx, q, func(rows *sql.Rows) error {
+		var m Migration
+		err := rows.Scan(&m.Number, &m.Name, &m.Oldest)
+		done[m.Number] = m
+		return err
+	})
+	return done, err
 }

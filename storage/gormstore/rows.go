@@ -1,10 +1,17 @@
 package gormstore
 
 import (
+	"context"
 	"database/sql"
 	"time"
 
 	"github.com/capbus/gocap/storage"
+)
+
+// The first column of a look says what a row of its answer is.
+const (
+	kindRow  = 0
+	kindNext = 1 // the wait until the next row is due, in the place of the age
 )
 
 // reader collects the answer to a look.
@@ -61,20 +68,16 @@ func (r *reader) scan(rows *sql.Rows) error {
 	return nil
 }
 
-// readIDs returns the ids that a statement answers with, as a set, and closes
-// the rows.
-func readIDs(rows *sql.Rows, into map[storage.ID]bool) error {
-	defer rows.Close()
+// ids notes the ids that a statement answers with.
+func (q query) ids(ctx context.Context, db querier, into idSet) error {
 	var b []byte
-	for rows.Next() {
+	return q.each(ctx, db, func(rows *sql.Rows) error {
 		if err := rows.Scan(&b); err != nil {
 			return err
 		}
-		var id storage.ID
-		copy(id[:], b)
-		into[id] = true
-	}
-	return rows.Err()
+		into[storage.ID(b)] = true
+		return nil
+	})
 }
 
 func micros(n int64) time.Duration {

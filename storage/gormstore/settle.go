@@ -2,9 +2,7 @@ package gormstore
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/capbus/gocap/storage"
@@ -20,14 +18,10 @@ func (m *member) Claim(ctx context.Context, recs ...*storage.Record) ([]*storage
 		list[i] = r.ID
 	}
 	var r reader
-	err := m.s.inTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	err := m.s.inTx(ctx, func(ctx context.Context, tx conn) error {
 		r = reader{next: -1}
-		return batches(unique(list), sqliteRows, func(part []storage.ID) error {
-			rows, err := tx.QueryContext(ctx, m.s.text.claim(m.box, len(part)), append(idArgs(part), m.number)...)
-			if err != nil {
-				return err
-			}
-			return r.read(rows)
+		return batches(unique(list), rowsPer, func(part []storage.ID) error {
+			return m.s.d.claim(ctx, tx, &r, m.box, m.number, part)
 		})
 	})
 	if err != nil {
@@ -43,7 +37,7 @@ func (m *member) Settle(ctx context.Context, outcomes ...storage.Outcome) ([]sto
 		return nil, nil
 	}
 	var lost []storage.ID
-	err := m.s.inTx(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
+	err := m.s.inTx(ctx, func(ctx context.Context, tx conn) (err error) {
 		lost, err = m.s.settleIn(ctx, tx, m.box, m.number, outcomes)
 		return err
 	})
@@ -56,9 +50,9 @@ func (m *member) Settle(ctx context.Context, outcomes ...storage.Outcome) ([]sto
 // settleIn stores outcomes in a transaction: one statement for the successes
 // that expire equally late, one for those deleted at once, one for the rest.
 func (s *Store) settleIn(
-	ctx context.Context, tx querier, b storage.Box, number int64, outcomes []storage.Outcome,
+	ctx context.Context, tx conn, b storage.Box, number int64, outcomes []storage.Outcome,
 ) ([]storage.ID, error) {
-	done := make(map[storage.ID]bool, len(outcomes))
+	to := settling{box: b, number: number, done: make(idSet, len(outcomes))}
 	kept := make(map[time.Duration][]storage.ID)
 	var gone []storage.ID
 	var rest []storage.Outcome
@@ -75,80 +69,76 @@ func (s *Store) settleIn(
 		}
 	}
 	for after, list := range kept {
-		err := batches(list, sqliteRows, func(part []storage.ID) error {
-			args := append([]any{microsUp(after)}, append(idArgs(part), number)...)
-			return s.settled(ctx, tx, done, s.text.succeed(b, len(part)), args)
+		err := batches(unique(list), rowsPer, func(part []storage.ID) error {
+			return s.d.succeed(ctx, tx, to, part, microsUp(after))
 		})
 		if err != nil {
 			return nil, err
 		}
 	}
-	err := batches(gone, sqliteRows, func(part []storage.ID) error {
-		return s.settled(ctx, tx, done, s.text.remove(b, len(part)), append(idArgs(part), number))
+	err := batches(unique(gone), rowsPer, func(part []storage.ID) error {
+		return s.d.remove(ctx, tx, to, part)
 	})
 	if err != nil {
 		return nil, err
 	}
-	err = batches(rest, sqliteRows, func(part []storage.Outcome) error {
-		return s.settleRest(ctx, tx, b, number, part, done)
-	})
+	err = s.byOutcomes(rest, func(part []storage.Outcome) error { return s.settleRest(ctx, tx, to, part) })
 	if err != nil {
 		return nil, err
 	}
-	return missing(outcomes, done), nil
+	return missing(outcomes, to.done), nil
+}
+
+// byOutcomes calls f with parts in which no id is twice: what is stored of one
+// row goes by its own order.
+func (s *Store) byOutcomes(rest []storage.Outcome, f func(part []storage.Outcome) error) error {
+	for len(rest) > 0 {
+		seen := make(idSet, len(rest))
+		n := 0
+		for n < min(len(rest), rowsPer) && !seen[rest[n].ID] {
+			seen[rest[n].ID] = true
+			n++
+		}
+		if err := f(rest[:n]); err != nil {
+			return err
+		}
+		rest = rest[n:]
+	}
+	return nil
 }
 
 // settleRest halves a batch that is refused for its data, and stores the
 // culprit without its error text.
-func (s *Store) settleRest(
-	ctx context.Context, tx querier, b storage.Box, number int64, part []storage.Outcome, done map[storage.ID]bool,
-) error {
-	args := make([]any, 0, 8*len(part)+1)
-	for _, o := range part {
-		args = append(args, outcomeValues(o)...)
+func (s *Store) settleRest(ctx context.Context, tx conn, to settling, part []storage.Outcome) error {
+	list := make([]outcomeRow, len(part))
+	for i, o := range part {
+		list[i] = outcomeRow{Outcome: o, wait: microsUp(o.After)}
+		if o.Kind == storage.Retry || o.Kind == storage.Fail {
+			list[i].text = storage.CleanError(o.Error)
+		} else {
+			list[i].Attempt = 0
+		}
 	}
-	for _, o := range part {
-		args = append(args, slices.Clone(o.ID[:]))
-	}
-	err := s.settled(ctx, tx, done, s.text.settle(b, len(part)), append(args, number))
+	err := s.part(ctx, tx, func() error { return s.d.settle(ctx, tx, to, list) })
 	switch {
-	case err == nil || !badData(err):
+	case err == nil || !s.d.badData(err):
 		return err
 	case len(part) > 1:
 		half := len(part) / 2
-		if err := s.settleRest(ctx, tx, b, number, part[:half], done); err != nil {
+		if err := s.settleRest(ctx, tx, to, part[:half]); err != nil {
 			return err
 		}
-		return s.settleRest(ctx, tx, b, number, part[half:], done)
+		return s.settleRest(ctx, tx, to, part[half:])
 	case part[0].Error == "":
 		return err
 	}
 	bare := part[0]
 	bare.Error = ""
-	return s.settleRest(ctx, tx, b, number, []storage.Outcome{bare}, done)
-}
-
-// outcomeValues are the values of an outcome, in the order of settle.
-func outcomeValues(o storage.Outcome) []any {
-	attempt, text := 0, ""
-	if o.Kind == storage.Retry || o.Kind == storage.Fail {
-		attempt, text = o.Attempt, storage.CleanError(o.Error)
-	}
-	return []any{
-		slices.Clone(o.ID[:]), int64(o.Kind), attempt, microsUp(o.After), o.Callback, o.Claimed, text,
-	}
-}
-
-func (s *Store) settled(ctx context.Context, tx querier, done map[storage.ID]bool, query string, args []any) error {
-	rows, err := s.hot.query(ctx, tx, query, args...)
-	if err != nil {
-		return err
-	}
-	return readIDs(rows, done)
+	return s.settleRest(ctx, tx, to, []storage.Outcome{bare})
 }
 
 // missing returns the ids that no statement has changed, in their order.
-func missing(outcomes []storage.Outcome, done map[storage.ID]bool) []storage.ID {
+func missing(outcomes []storage.Outcome, done idSet) []storage.ID {
 	var lost []storage.ID
 	for _, o := range outcomes {
 		if !done[o.ID] {

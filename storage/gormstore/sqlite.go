@@ -1,9 +1,10 @@
 package gormstore
 
 import (
+	"context"
+	"database/sql"
 	"errors"
 	"fmt"
-	"math/bits"
 	"strings"
 
 	"github.com/capbus/gocap/storage"
@@ -14,61 +15,36 @@ import (
 // expression. Within a statement it stands still.
 const sqliteNow = `(CAST((julianday('now')-2440587.5)*86400000.0+0.5 AS INTEGER)*1000)`
 
-// SQLite allows 32,766 parameters and 500 terms of a compound SELECT in a
-// statement; the time to parse one grows with the square of its terms.
-const (
-	sqliteRows  = 512 // rows, or ids, in a statement
-	sqliteTerms = 32  // lanes in a statement
-)
-
-// sqliteText is the SQL of SQLite: what differs between databases is in this
-// type, and in its errors. It needs SQLite 3.35 or later.
-type sqliteText struct {
-	published, received, instances, migrated string // table names, quoted
+// sqlite is the dialect of SQLite 3.35 or later. It allows 32,766 parameters
+// and 500 terms of a compound SELECT in a statement; the time to parse one grows
+// with the square of its terms.
+type sqlite struct {
+	published, received, instances, locks, migrated string // table names, quoted
+	names                                           *strings.Replacer
 }
 
-func newSQLiteText(prefix string) *sqliteText {
-	quoted := func(name string) string { return `"` + prefix + name + `"` }
-	return &sqliteText{
+func newSQLite(cfg Config) (dialect, error) {
+	if cfg.Schema != "" {
+		return nil, errors.New("gormstore: Config.Schema: SQLite has no schemas; leave it empty")
+	}
+	quoted := func(name string) string { return `"` + cfg.prefix() + name + `"` }
+	return &sqlite{
 		published: quoted("published"),
 		received:  quoted("received"),
 		instances: quoted("instances"),
+		locks:     quoted("lock"),
 		migrated:  quoted("migrations"),
-	}
+		names:     strings.NewReplacer("{prefix}", cfg.prefix()),
+	}, nil
 }
 
-func (t *sqliteText) table(b storage.Box) string {
+func (d *sqlite) name() string { return "sqlite" }
+
+func (d *sqlite) table(b storage.Box) string {
 	if b == storage.Inbox {
-		return t.received
+		return d.received
 	}
-	return t.published
-}
-
-// savepoint guards an inbox transaction; its release shows whether SQLite has
-// ended the transaction on its own account.
-const (
-	savepoint        = `SAVEPOINT cap_inbox`
-	releaseSavepoint = `RELEASE SAVEPOINT cap_inbox`
-
-	appendSavepoint        = `SAVEPOINT cap_append`
-	releaseAppendSavepoint = `RELEASE SAVEPOINT cap_append`
-	undoAppendSavepoint    = `ROLLBACK TO SAVEPOINT cap_append`
-)
-
-// lock makes a transaction the writer before it has read anything, also where
-// it was not begun as IMMEDIATE: a transaction that reads first and writes
-// later fails when another has written in between.
-func (t *sqliteText) lock() string { return `DELETE FROM ` + t.instances + ` WHERE number < 0` }
-
-// inTransaction fails inside a transaction, without harm to it, and succeeds
-// outside of one. SQLite ends a transaction by itself when a statement in it is
-// interrupted, and for some errors; what follows would then commit alone.
-const inTransaction = `BEGIN`
-
-// stillBegun tells from the answer to inTransaction whether there is one.
-func stillBegun(err error) bool {
-	code, ok := sqliteCode(err)
-	return ok && code == sqliteGeneric
+	return d.published
 }
 
 // Result codes of SQLite, https://www.sqlite.org/rescode.html; the low byte is
@@ -90,123 +66,197 @@ func sqliteCode(err error) (int, bool) {
 	return e.Code() & 0xff, true
 }
 
-// busy tells that another connection was in the way: try again.
-func busy(err error) bool {
+func (d *sqlite) transient(err error) bool {
 	code, ok := sqliteCode(err)
 	return ok && (code == sqliteBusy || code == sqliteLocked)
 }
 
-// badData tells that the statement was refused for the values in it.
-func badData(err error) bool {
+func (d *sqlite) badData(err error) bool {
 	code, ok := sqliteCode(err)
 	return ok && (code == sqliteTooBig || code == sqliteConstraint || code == sqliteMismatch)
 }
 
-// padded rounds a number of ids or lanes up, so that there are few texts of
-// looks, and they stay prepared.
-func padded(n, most int) int {
-	return min(1<<bits.Len(uint(n-1)), most)
+// duplicate: the inserts skip what is there.
+func (d *sqlite) duplicate(error) bool { return false }
+
+func (d *sqlite) answered(err error) bool {
+	_, ok := sqliteCode(err)
+	return ok
 }
+
+// ended: a statement that needs a transaction, such as ROLLBACK or RELEASE, says
+// so with the generic code.
+func (d *sqlite) ended(err error) bool {
+	code, ok := sqliteCode(err)
+	return ok && code == sqliteGeneric
+}
+
+func (d *sqlite) options() *sql.TxOptions { return nil }
+
+// maxTx: SQLite has one writer.
+func (d *sqlite) maxTx(int) int { return 1 }
+
+func (d *sqlite) fragile() bool { return false }
+
+// uncancelled: SQLite ends the whole transaction when a statement in it is
+// interrupted, and ours take microseconds.
+func (d *sqlite) uncancelled() bool { return true }
+
+// prepares: SQLite takes longer to parse and plan a look than to carry it out.
+func (d *sqlite) prepares() bool { return true }
+
+func (d *sqlite) maxBytes() int { return 0 }
+
+func (d *sqlite) sizeHint() string { return "" }
+
+// lock makes a transaction the writer before it has read anything, also where
+// it was not begun as IMMEDIATE: a transaction that reads first and writes
+// later fails when another has written in between.
+func (d *sqlite) lock() query { return textOf(`DELETE FROM ` + d.instances + ` WHERE number < 0`) }
+
+func (d *sqlite) guard() query   { return textOf(`SAVEPOINT cap_inbox`) }
+func (d *sqlite) release() query { return textOf(`RELEASE SAVEPOINT cap_inbox`) }
+
+// probe tries BEGIN, which fails inside a transaction, without harm to it, and
+// succeeds outside of one. SQLite ends a transaction by itself when a statement
+// in it is interrupted, and for some errors; what follows would then commit
+// alone.
+func (d *sqlite) probe(ctx context.Context, tx storage.Execer) error {
+	_, err := tx.ExecContext(ctx, `BEGIN`)
+	if err == nil {
+		_, err = tx.ExecContext(ctx, `ROLLBACK`)
+		return errors.Join(fmt.Errorf("%w: the database has rolled it back", storage.ErrTxDone), err)
+	}
+	if isTxDone(err) || d.answered(err) && !d.ended(err) {
+		return err
+	}
+	return nil
+}
+
+// Heartbeats.
+
+// lockJoin: lock does.
+func (d *sqlite) lockJoin() query { return d.lock() }
+
+func (d *sqlite) rivals(in storage.Instance) query {
+	return textOf(`SELECT transport, destination FROM `+d.instances+
+		` WHERE box = ? AND version = ? AND ended_at IS NULL AND beat_at + lease > `+sqliteNow+
+		` AND destination <> '' AND (transport <> ? OR destination <> ?) LIMIT 1`,
+		in.Box.String(), in.Version, in.Transport, in.Destination)
+}
+
+func (d *sqlite) join(number int64, in storage.Instance) query {
+	return textOf(`INSERT INTO `+d.instances+
+		` (number, box, version, transport, destination, joined_at, beat_at, lease)`+
+		` VALUES (?, ?, ?, ?, ?, `+sqliteNow+`, `+sqliteNow+`, ?)`,
+		number, in.Box.String(), in.Version, in.Transport, in.Destination, microsUp(in.Lease))
+}
+
+func (d *sqlite) beat(number int64) query {
+	return textOf(`UPDATE `+d.instances+` SET beat_at = `+sqliteNow+` WHERE number = ? AND ended_at IS NULL`, number)
+}
+
+func (d *sqlite) leave(number int64) query {
+	return textOf(`UPDATE `+d.instances+` SET ended_at = `+sqliteNow+` WHERE number = ? AND ended_at IS NULL`, number)
+}
+
+func (d *sqlite) running() query {
+	return textOf(`SELECT number, beat_at, lease, beat_at + lease <= ` + sqliteNow +
+		` FROM ` + d.instances + ` WHERE ended_at IS NULL`)
+}
+
+func (d *sqlite) declareDead(b heartbeat) query {
+	return textOf(`UPDATE `+d.instances+` SET ended_at = `+sqliteNow+`, died = 1`+
+		` WHERE number = ? AND ended_at IS NULL AND (beat_at = ? OR beat_at + lease <= `+sqliteNow+`)`, b.number, b.beat)
+}
+
+func (d *sqlite) endings(numbers []int64) query {
+	return textOf(`SELECT number, ended_at IS NULL, died FROM `+d.instances+
+		` WHERE number IN (`+marks(len(numbers))+`)`, anys(numbers)...)
+}
+
+func (d *sqlite) forgetInstances() query {
+	return textOf(`DELETE FROM ` + d.instances + ` WHERE ended_at <= ` + sqliteNow + ` - 86400000000`)
+}
+
+func (d *sqlite) others(b storage.Box, version string, number int64) query {
+	return textOf(`SELECT number FROM `+d.instances+
+		` WHERE ended_at IS NULL AND box = ? AND version = ? AND number <> ?`, b.String(), version, number)
+}
+
+// Tables.
+
+const sqliteEncoding = "UTF-8"
+
+// prepare refuses a database whose texts are not the bytes that we wrote.
+func (d *sqlite) prepare(ctx context.Context, db rowQuerier) error {
+	var encoding string
+	if err := db.QueryRowContext(ctx, `PRAGMA encoding`).Scan(&encoding); err != nil {
+		return err
+	}
+	if encoding != sqliteEncoding {
+		return fmt.Errorf("the encoding of the database is %s; it must be %s", encoding, sqliteEncoding)
+	}
+	return nil
+}
+
+func (d *sqlite) check() []query {
+	return []query{
+		textOf(`SELECT ` + rowColumns(storage.Outbox) + `, ordering_key, updated_at FROM ` + d.published + ` WHERE seq < 0`),
+		textOf(`SELECT ` + rowColumns(storage.Inbox) + `, ordering_key, updated_at FROM ` + d.received + ` WHERE seq < 0`),
+		textOf(`SELECT ` + instanceColumns + ` FROM ` + d.instances + ` WHERE number < 0`),
+		textOf(`SELECT ` + lockColumns + ` FROM ` + d.locks + ` WHERE holder < 0`),
+	}
+}
+
+// Columns of the small tables, the same in every database.
+const (
+	instanceColumns = `number, box, version, transport, destination, joined_at, beat_at, lease, ended_at, died`
+	lockColumns     = `name, holder, held_until`
+)
+
+func (d *sqlite) migrating(ctx context.Context, s *Store, f func(ctx context.Context, db conn) error) error {
+	return s.inTx(ctx, func(ctx context.Context, tx conn) error {
+		for _, q := range []string{d.makeMigrated(), `DELETE FROM ` + d.migrated + ` WHERE number < 0`} {
+			if _, err := tx.ExecContext(ctx, q); err != nil {
+				return err
+			}
+		}
+		return f(ctx, tx)
+	})
+}
+
+func (d *sqlite) makeMigrated() string {
+	return `CREATE TABLE IF NOT EXISTS ` + d.migrated +
+		` (number INTEGER PRIMARY KEY, name TEXT NOT NULL, oldest INTEGER NOT NULL, applied_at INTEGER NOT NULL)`
+}
+
+func (d *sqlite) hasMigrated() query {
+	return textOf(`SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = ? COLLATE NOCASE`, strings.Trim(d.migrated, `"`))
+}
+
+func (d *sqlite) applied() query { return textOf(`SELECT number, name, oldest FROM ` + d.migrated) }
+
+func (d *sqlite) recordMigration(m Migration) string {
+	return d.makeMigrated() + ";\n" + fmt.Sprintf(`INSERT INTO %s (number, name, oldest, applied_at) VALUES (%d, '%s', %d, %s);`,
+		d.migrated, m.Number, m.Name, m.Oldest, sqliteNow) + "\n"
+}
+
+func (d *sqlite) forgetMigration(m Migration) string {
+	return fmt.Sprintf(`DELETE FROM %s WHERE number = %d;`, d.migrated, m.Number) + "\n"
+}
+
+func (d *sqlite) fill(text string) string { return d.names.Replace(text) }
 
 // marks returns n parameters for a list.
 func marks(n int) string {
 	return strings.Repeat("?,", n-1) + "?"
 }
 
-// tuples returns n times the given tuple.
-func tuples(n int, tuple string) string {
-	return strings.Repeat(tuple+",", n-1) + tuple
-}
-
-// Heartbeats.
-
-func (t *sqliteText) rivals() string {
-	return `SELECT transport, destination FROM ` + t.instances +
-		` WHERE box = ? AND version = ? AND ended_at IS NULL AND beat_at + lease > ` + sqliteNow +
-		` AND destination <> '' AND (transport <> ? OR destination <> ?) LIMIT 1`
-}
-
-func (t *sqliteText) join() string {
-	return `INSERT INTO ` + t.instances +
-		` (number, box, version, transport, destination, joined_at, beat_at, lease)` +
-		` VALUES (?, ?, ?, ?, ?, ` + sqliteNow + `, ` + sqliteNow + `, ?)`
-}
-
-func (t *sqliteText) beat() string {
-	return `UPDATE ` + t.instances + ` SET beat_at = ` + sqliteNow + ` WHERE number = ? AND ended_at IS NULL`
-}
-
-func (t *sqliteText) leave() string {
-	return `UPDATE ` + t.instances + ` SET ended_at = ` + sqliteNow + ` WHERE number = ? AND ended_at IS NULL`
-}
-
-// running reads the heartbeats that have not ended, and which of them have run
-// out by the database's clock.
-func (t *sqliteText) running() string {
-	return `SELECT number, beat_at, lease, beat_at + lease <= ` + sqliteNow +
-		` FROM ` + t.instances + ` WHERE ended_at IS NULL`
-}
-
-// declareDead ends a heartbeat that still is as it was seen, or that has run
-// out by the database's clock.
-func (t *sqliteText) declareDead() string {
-	return `UPDATE ` + t.instances + ` SET ended_at = ` + sqliteNow + `, died = 1` +
-		` WHERE number = ? AND ended_at IS NULL AND (beat_at = ? OR beat_at + lease <= ` + sqliteNow + `)`
-}
-
-// endings reads which of the given instances have not ended, and which died;
-// one whose heartbeat is gone is not among the rows.
-func (t *sqliteText) endings(n int) string {
-	return `SELECT number, ended_at IS NULL, died FROM ` + t.instances + ` WHERE number IN (` + marks(n) + `)`
-}
-
-func (t *sqliteText) forgetInstances() string {
-	return `DELETE FROM ` + t.instances + ` WHERE ended_at <= ` + sqliteNow + ` - 86400000000`
-}
-
-// purge deletes rows by key that it finds by expiry.
-func (t *sqliteText) purge(b storage.Box) string {
-	return `DELETE FROM ` + t.table(b) + ` WHERE seq IN (SELECT seq FROM ` + t.table(b) +
-		` WHERE version = ? AND due_at IS NULL AND expires_at <= ` + sqliteNow + ` ORDER BY expires_at` + limit + `)`
-}
-
-const sqliteEncoding = "UTF-8"
-
-// check reads nothing from every table, by the columns that this release uses.
-func (t *sqliteText) check() []string {
-	return []string{
-		`SELECT ` + rowColumns(storage.Outbox) + `, ordering_key, updated_at FROM ` + t.published + ` WHERE seq < 0`,
-		`SELECT ` + rowColumns(storage.Inbox) + `, ordering_key, updated_at FROM ` + t.received + ` WHERE seq < 0`,
-		`SELECT number, box, version, transport, destination, joined_at, beat_at, lease, ended_at, died FROM ` +
-			t.instances + ` WHERE number < 0`,
+func anys[T any](list []T) []any {
+	args := make([]any, len(list), len(list)+4)
+	for i, v := range list {
+		args[i] = v
 	}
-}
-
-// encoding is that of texts in the database; they are read as bytes.
-func (t *sqliteText) encoding() string { return `PRAGMA encoding` }
-
-// Migrations.
-
-func (t *sqliteText) makeMigrated() string {
-	return `CREATE TABLE IF NOT EXISTS ` + t.migrated +
-		` (number INTEGER PRIMARY KEY, name TEXT NOT NULL, applied_at INTEGER NOT NULL)`
-}
-
-func (t *sqliteText) lockMigrated() string { return `DELETE FROM ` + t.migrated + ` WHERE number < 0` }
-
-func (t *sqliteText) hasMigrated() string {
-	return `SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = ? COLLATE NOCASE`
-}
-
-func (t *sqliteText) appliedMigrations() string { return `SELECT number FROM ` + t.migrated }
-
-// recordMigration and forgetMigration are part of the texts of a step, which
-// may be applied by hand.
-func (t *sqliteText) recordMigration(number int, name string) string {
-	return t.makeMigrated() + ";\n" + fmt.Sprintf(`INSERT INTO %s (number, name, applied_at) VALUES (%d, '%s', %s);`,
-		t.migrated, number, name, sqliteNow) + "\n"
-}
-
-func (t *sqliteText) forgetMigration(number int) string {
-	return fmt.Sprintf(`DELETE FROM %s WHERE number = %d;`, t.migrated, number) + "\n"
+	return args
 }

@@ -23,19 +23,10 @@ func rowColumns(b storage.Box) string {
 // parameter in LIMIT gets a value.
 const limit = ` LIMIT ?+0`
 
-// The first column of a look says what a row of its answer is.
-const (
-	kindRow  = 0
-	kindNext = 1 // the wait until the next row is due, in the place of the age
-)
-
-// due walks the lanes along the index on due times: the rows that are due, and
-// how long it is until the next. The wait comes first, so that a row that falls
-// due in between is in both, never in neither.
-func (t *sqliteText) due(b storage.Box, version string, owner int64, lanes []storage.Lane) (string, []any) {
+func (d *sqlite) due(b storage.Box, version string, owner int64, lanes []storage.Lane) query {
 	var sb strings.Builder
 	var args []any
-	for n := padded(len(lanes), sqliteTerms); len(lanes) < n; {
+	for n := padded(len(lanes), lanesPer); len(lanes) < n; {
 		lanes = append(lanes[:len(lanes):len(lanes)], storage.Lane{Group: lanes[0].Group, Subscriber: lanes[0].Subscriber})
 	}
 	for i, l := range lanes {
@@ -44,19 +35,19 @@ func (t *sqliteText) due(b storage.Box, version string, owner int64, lanes []sto
 		}
 		where, wargs := laneOf(b, version, l)
 		sb.WriteString(`SELECT 1, 0, x'', x'', x'', 0, x'', x'', 0, 0, 0, x'', d, d - ` + sqliteNow +
-			`, 0, x'', x'', x'' FROM (SELECT min(due_at) AS d FROM ` + t.table(b) + ` WHERE ` + where +
+			`, 0, x'', x'', x'' FROM (SELECT min(due_at) AS d FROM ` + d.table(b) + ` WHERE ` + where +
 			` AND owner = ? AND due_at > ` + sqliteNow + `) WHERE d IS NOT NULL`)
 		args = append(append(args, wargs...), owner)
 	}
 	for _, l := range lanes {
 		where, wargs := laneOf(b, version, l)
 		sb.WriteString(` UNION ALL SELECT 0, ` + rowColumns(b) + ` FROM (`)
-		args = t.walk(&sb, args, b, walk{
+		args = d.walk(&sb, args, b, walk{
 			columns: `*`, where: where + ` AND owner = ?`, args: append(wargs, owner), lane: l,
 		})
 		sb.WriteString(`)`)
 	}
-	return sb.String(), args
+	return query{sb.String(), args}
 }
 
 // laneOf is the condition for the rows of a lane, whoever owns them.
@@ -80,8 +71,8 @@ type walk struct {
 // (due_at, seq) as one value would start at the moment's first row each time,
 // and a requeue gives thousands one moment.) The text is the same from the
 // start, so that there are few texts to prepare.
-func (t *sqliteText) walk(sb *strings.Builder, args []any, b storage.Box, w walk) []any {
-	from := `SELECT ` + w.columns + ` FROM ` + t.table(b) + ` WHERE ` + w.where +
+func (d *sqlite) walk(sb *strings.Builder, args []any, b storage.Box, w walk) []any {
+	from := `SELECT ` + w.columns + ` FROM ` + d.table(b) + ` WHERE ` + w.where +
 		` AND due_at <= ` + sqliteNow + ` - ?`
 	sb.WriteString(from + ` AND due_at = ? AND seq > ? UNION ALL ` + from + ` AND due_at > ? ORDER BY due_at, seq` + limit)
 	at, seq := int64(math.MinInt64), int64(0)
@@ -93,55 +84,40 @@ func (t *sqliteText) walk(sb *strings.Builder, args []any, b storage.Box, w walk
 	return append(append(args, w.args...), stale, at, w.lane.Limit)
 }
 
-// byID reads rows of an owner that are in work.
-func (t *sqliteText) byID(b storage.Box, n int) string {
-	return `SELECT 0, ` + rowColumns(b) + ` FROM ` + t.table(b) +
-		` WHERE id IN (` + marks(n) + `) AND owner = ? AND due_at IS NOT NULL`
+func (d *sqlite) byID(b storage.Box, ids []storage.ID, owner int64) query {
+	args := paddedArgs(ids)
+	return query{`SELECT 0, ` + rowColumns(b) + ` FROM ` + d.table(b) +
+		` WHERE id IN (` + marks(len(args)) + `) AND owner = ? AND due_at IS NOT NULL`, append(args, owner)}
 }
 
-// unmatched reads rows of a group that matched no subscription, by seq.
-func (t *sqliteText) unmatched() string {
-	return `SELECT 0, ` + rowColumns(storage.Inbox) + ` FROM ` + t.received +
-		` WHERE version = ? AND group_name = ? AND subscriber = '' AND owner IS NULL AND expires_at IS NULL` +
-		` AND seq > ? ORDER BY seq` + limit
+func (d *sqlite) unmatched(version, group string, after int64, most int) query {
+	return textOf(`SELECT 0, `+rowColumns(storage.Inbox)+` FROM `+d.received+
+		` WHERE version = ? AND group_name = ? AND subscriber = '' AND owner IS NULL AND expires_at IS NULL`+
+		` AND seq > ? ORDER BY seq`+limit, version, group, after, most)
 }
 
-// everySubscriber tells that a lane means all of its group.
-func everySubscriber(b storage.Box, q storage.Query) bool { return b == storage.Inbox && q.Stale > 0 }
-
-// subscribers hops over the subscribers of one owner's rows in a group.
-func (t *sqliteText) subscribers(anyone bool) string {
-	from := `SELECT min(subscriber) FROM ` + t.received + ` WHERE version = ?1 AND group_name = ?2 AND due_at IS NOT NULL`
-	if anyone {
+func (d *sqlite) subscribers(version, group string, owner int64) query {
+	args := []any{version, group}
+	from := `SELECT min(subscriber) FROM ` + d.received + ` WHERE version = ?1 AND group_name = ?2 AND due_at IS NOT NULL`
+	if owner == 0 {
 		from += ` AND owner IS NULL`
 	} else {
 		from += ` AND owner = ?3`
+		args = append(args, owner)
 	}
-	return `WITH RECURSIVE hop(s) AS (` + from + ` UNION ALL SELECT (` + from +
-		` AND subscriber > hop.s) FROM hop WHERE hop.s IS NOT NULL) SELECT CAST(s AS BLOB) FROM hop WHERE s IS NOT NULL`
+	return query{`WITH RECURSIVE hop(s) AS (` + from + ` UNION ALL SELECT (` + from +
+		` AND subscriber > hop.s) FROM hop WHERE hop.s IS NOT NULL) SELECT CAST(s AS BLOB) FROM hop WHERE s IS NOT NULL`, args}
 }
 
-// others reads the numbers that live. Parameters: box, version, the one to leave
-// out.
-func (t *sqliteText) others() string {
-	return `SELECT number FROM ` + t.instances + ` WHERE ended_at IS NULL AND box = ? AND version = ? AND number <> ?`
-}
-
-// noLane stands for a lane that only fills up the text.
-const noLane = -1
-
-// orphanage finds where there are due rows without a living owner: pairs of an
-// index into lanes and an owner (NULL: anyone). It hops over the owners, one
-// step in the index for each, however many rows they have.
-func (t *sqliteText) orphanage(b storage.Box, version string, q storage.Query) (string, []any) {
-	table := t.table(b)
+func (d *sqlite) orphanage(b storage.Box, version string, q storage.Query) query {
+	table := d.table(b)
 	var sb strings.Builder
-	n := padded(len(q.Lanes), sqliteTerms)
+	n := padded(len(q.Lanes), lanesPer)
 	sb.WriteString(`WITH RECURSIVE p(version, stale) AS (VALUES (?, ?)), lane(i, g, s) AS (VALUES ` +
 		tuples(n, `(?,?,?)`) + `), hop(o) AS (SELECT min(owner) FROM ` + table +
 		` WHERE version = ?1 AND owner > 0 AND due_at IS NOT NULL UNION ALL SELECT (SELECT min(owner) FROM ` +
 		table + ` WHERE version = ?1 AND owner > hop.o AND due_at IS NOT NULL) FROM hop WHERE hop.o IS NOT NULL), ` +
-		`orphan(o) AS (SELECT o FROM hop WHERE o IS NOT NULL AND NOT EXISTS (SELECT 1 FROM ` + t.instances +
+		`orphan(o) AS (SELECT o FROM hop WHERE o IS NOT NULL AND NOT EXISTS (SELECT 1 FROM ` + d.instances +
 		` WHERE number = hop.o AND ended_at IS NULL) UNION ALL SELECT NULL) ` +
 		`SELECT lane.i, orphan.o FROM orphan CROSS JOIN lane WHERE EXISTS (SELECT 1 FROM ` + table +
 		` AS r WHERE r.version = ?1 AND r.owner IS orphan.o`)
@@ -160,11 +136,10 @@ func (t *sqliteText) orphanage(b storage.Box, version string, q storage.Query) (
 	for range n - len(q.Lanes) {
 		args = append(args, noLane, "", "")
 	}
-	return sb.String(), args
+	return query{sb.String(), args}
 }
 
-// candidates walks one owner's due rows of a lane: key, owner, place and size.
-func (t *sqliteText) candidates(b storage.Box, version string, q storage.Query, ps []pair) (string, []any) {
+func (d *sqlite) candidates(b storage.Box, version string, q storage.Query, ps []pair) query {
 	var sb strings.Builder
 	var args []any
 	for i, p := range ps {
@@ -180,17 +155,17 @@ func (t *sqliteText) candidates(b storage.Box, version string, q storage.Query, 
 			where, wargs = where+` AND owner = ?`, append(wargs, p.owner)
 		}
 		sb.WriteString(`SELECT ?, seq, coalesce(owner, 0), due_at, size FROM (`)
-		args = t.walk(&sb, append(args, p.lane), b, walk{
+		args = d.walk(&sb, append(args, p.lane), b, walk{
 			columns: `seq, owner, due_at, length(headers) + length(body) AS size`, where: where, args: wargs, lane: l, stale: q.Stale,
 		})
 		sb.WriteString(`)`)
 	}
-	return sb.String(), args
+	return query{sb.String(), args}
 }
 
-// candidatesByID finds which of the rows have no living owner.
-func (t *sqliteText) candidatesByID(b storage.Box, n int) string {
-	return `SELECT 0, seq, coalesce(owner, 0), due_at, length(headers) + length(body) FROM ` + t.table(b) +
-		` AS r WHERE id IN (` + marks(n) + `) AND version = ? AND due_at IS NOT NULL AND (owner IS NULL` +
-		` OR NOT EXISTS (SELECT 1 FROM ` + t.instances + ` WHERE number = r.owner AND ended_at IS NULL))`
+func (d *sqlite) candidatesByID(b storage.Box, version string, ids []storage.ID) query {
+	args := paddedArgs(ids)
+	return query{`SELECT 0, seq, coalesce(owner, 0), due_at, length(headers) + length(body) FROM ` + d.table(b) +
+		` AS r WHERE id IN (` + marks(len(args)) + `) AND version = ? AND due_at IS NOT NULL AND (owner IS NULL` +
+		` OR NOT EXISTS (SELECT 1 FROM ` + d.instances + ` WHERE number = r.owner AND ended_at IS NULL))`, append(args, version)}
 }

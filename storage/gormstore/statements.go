@@ -12,16 +12,25 @@ import (
 // maxStatements bounds the prepared statements; further texts are not kept.
 const maxStatements = 64
 
-// statements runs texts on a pool as prepared statements: SQLite takes longer to
-// parse and plan a look than to carry it out.
+// pool is what statements are prepared and run on.
+type pool interface {
+	querier
+	PrepareContext(ctx context.Context, query string) (*sql.Stmt, error)
+}
+
+// statements runs texts on a pool as prepared statements, where the dialect has
+// use for them.
 type statements struct {
-	db interface {
-		querier
-		PrepareContext(ctx context.Context, query string) (*sql.Stmt, error)
-	}
+	db       pool
+	answered func(error) bool // by the database itself
+	keep     bool
 
 	mu     sync.RWMutex
 	byText map[string]*sql.Stmt // nil once closed
+}
+
+func newStatements(db pool, d dialect) *statements {
+	return &statements{db: db, keep: d.prepares(), answered: d.answered, byText: make(map[string]*sql.Stmt)}
 }
 
 // QueryContext is as that of *sql.DB.
@@ -38,6 +47,9 @@ func (s *statements) QueryContext(ctx context.Context, query string, args ...any
 
 // prepared returns the statement of a text; nil: there is no room to keep it.
 func (s *statements) prepared(ctx context.Context, query string) (*sql.Stmt, error) {
+	if !s.keep {
+		return nil, nil
+	}
 	s.mu.RLock()
 	stmt, room := s.byText[query], s.byText != nil && len(s.byText) < maxStatements
 	s.mu.RUnlock()
@@ -60,57 +72,78 @@ func (s *statements) prepared(ctx context.Context, query string) (*sql.Stmt, err
 	return stmt, err
 }
 
-// prepare makes statements of texts, for exec and query. It needs a connection
-// of the pool, and must not be called by who holds a transaction on it.
-func (s *statements) prepare(ctx context.Context, texts ...string) error {
-	for _, text := range texts {
-		if _, err := s.prepared(ctx, text); err != nil { //nolint:sqlclosecheck // close does
-			return err
-		}
-	}
-	return nil
+// on returns a transaction whose statements run prepared where they have been;
+// it must have QueryContext when rows are asked for. Only of a plain transaction
+// it is known what it does with a statement.
+func (s *statements) on(tx storage.Execer) conn {
+	own, _ := tx.(*sql.Tx)
+	return &preparedTx{tx: tx, own: own, from: s}
 }
 
-// in returns the statement of a text within a transaction; nil: it has not been
-// prepared, or the transaction is not a plain one, of which alone it is known
-// what it does with the statement.
-func (s *statements) in(ctx context.Context, tx any, text string) *sql.Stmt {
-	s.mu.RLock()
-	stmt := s.byText[text]
-	s.mu.RUnlock()
-	if own, ok := tx.(*sql.Tx); ok && stmt != nil {
-		return own.StmtContext(ctx, stmt)
-	}
-	return nil
+type preparedTx struct {
+	tx   storage.Execer
+	own  *sql.Tx // nil: it is another kind
+	from *statements
 }
 
-// exec runs a text in a transaction, prepared where it has been.
-func (s *statements) exec(ctx context.Context, tx storage.Execer, text string, args ...any) (sql.Result, error) {
-	if stmt := s.in(ctx, tx, text); stmt != nil { //nolint:sqlclosecheck // the end of the transaction closes it
+func (t *preparedTx) stmt(ctx context.Context, text string) *sql.Stmt {
+	if t.own == nil || !t.from.keep {
+		return nil
+	}
+	t.from.mu.RLock()
+	stmt := t.from.byText[text]
+	t.from.mu.RUnlock()
+	if stmt == nil {
+		return nil
+	}
+	return t.own.StmtContext(ctx, stmt)
+}
+
+// ExecContext is as that of *sql.Tx.
+func (t *preparedTx) ExecContext(ctx context.Context, text string, args ...any) (sql.Result, error) {
+	if stmt := t.stmt(ctx, text); stmt != nil { //nolint:sqlclosecheck // the end of the transaction closes it
 		res, err := stmt.ExecContext(ctx, args...)
-		if err == nil || !elsewhere(err) {
+		if err == nil || !t.from.elsewhere(err) {
 			return res, err
 		}
 	}
-	return tx.ExecContext(ctx, text, args...)
+	return t.tx.ExecContext(ctx, text, args...)
 }
 
-// query is as exec, for a text that answers with rows.
-func (s *statements) query(ctx context.Context, tx querier, text string, args ...any) (*sql.Rows, error) {
-	if stmt := s.in(ctx, tx, text); stmt != nil { //nolint:sqlclosecheck // as in exec
+// QueryContext is as that of *sql.Tx.
+func (t *preparedTx) QueryContext(ctx context.Context, text string, args ...any) (*sql.Rows, error) {
+	if stmt := t.stmt(ctx, text); stmt != nil { //nolint:sqlclosecheck // as in ExecContext
 		rows, err := stmt.QueryContext(ctx, args...)
-		if err == nil || !elsewhere(err) {
+		if err == nil || !t.from.elsewhere(err) {
 			return rows, err
 		}
 	}
-	return tx.QueryContext(ctx, text, args...)
+	q, ok := t.tx.(querier)
+	if !ok {
+		return nil, errors.New("the transaction has no QueryContext")
+	}
+	return q.QueryContext(ctx, text, args...)
 }
 
 // elsewhere tells that a statement may not have reached the database: the
 // transaction is one of another pool than the statement.
-func elsewhere(err error) bool {
-	_, reached := sqliteCode(err)
-	return !reached && !isTxDone(err) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)
+func (s *statements) elsewhere(err error) bool {
+	return !s.answered(err) && !isTxDone(err) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)
+}
+
+// preparing is a transaction that runs nothing: it prepares the texts.
+type preparing struct{ to *statements }
+
+var errPreparing = errors.New("nothing was run")
+
+func (p preparing) ExecContext(ctx context.Context, text string, _ ...any) (sql.Result, error) {
+	_, err := p.to.prepared(ctx, text) //nolint:sqlclosecheck // close does
+	return nil, errors.Join(errPreparing, err)
+}
+
+func (p preparing) QueryContext(ctx context.Context, text string, _ ...any) (*sql.Rows, error) {
+	_, err := p.to.prepared(ctx, text) //nolint:sqlclosecheck // close does
+	return nil, errors.Join(errPreparing, err)
 }
 
 func (s *statements) close() error {

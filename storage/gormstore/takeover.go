@@ -24,6 +24,12 @@ type candidate struct {
 	seq, due, bytes int64
 }
 
+// noLane stands for a lane that only fills up a text.
+const noLane = -1
+
+// everySubscriber tells that a lane means all of its group.
+func everySubscriber(b storage.Box, q storage.Query) bool { return b == storage.Inbox && q.Stale > 0 }
+
 // TakeOver implements storage.Member. It is storage.ErrLost when the member has
 // ended, or its own lease has run out. An idle look reads only; the taking is
 // one transaction that has the write lock from its beginning, looks again, and
@@ -43,7 +49,7 @@ func (m *member) TakeOver(ctx context.Context, q storage.Query) ([]*storage.Reco
 		return nil, m.failedIf("take over", err)
 	}
 	var taken []*storage.Record
-	err = m.s.inTx(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
+	err = m.s.inTx(ctx, func(ctx context.Context, tx conn) (err error) {
 		taken, err = m.takeOver(ctx, tx, q)
 		return err
 	})
@@ -62,16 +68,16 @@ func (m *member) failedIf(what string, err error) error {
 
 // nothingToTake looks without a write lock.
 func (m *member) nothingToTake(ctx context.Context, q storage.Query) (bool, error) {
-	dead, err := m.s.runOut(ctx, &m.s.looks, m.number)
+	dead, err := m.s.runOut(ctx, m.s.looks, m.number)
 	if err != nil || len(dead) > 0 {
 		return false, err
 	}
-	found, err := m.candidates(ctx, &m.s.looks, q, true)
+	found, err := m.candidates(ctx, m.s.looks, q, true)
 	return len(found) == 0, err
 }
 
-func (m *member) takeOver(ctx context.Context, tx *sql.Tx, q storage.Query) ([]*storage.Record, error) {
-	if _, err := tx.ExecContext(ctx, m.s.text.lock()); err != nil {
+func (m *member) takeOver(ctx context.Context, tx conn, q storage.Query) ([]*storage.Record, error) {
+	if _, err := m.s.d.lock().changed(ctx, tx); err != nil {
 		return nil, err
 	}
 	if err := m.declareDead(ctx, tx); err != nil {
@@ -101,13 +107,13 @@ func (m *member) takeOver(ctx context.Context, tx *sql.Tx, q storage.Query) ([]*
 }
 
 // declareDead ends the heartbeats that have run out.
-func (m *member) declareDead(ctx context.Context, tx *sql.Tx) error {
+func (m *member) declareDead(ctx context.Context, tx conn) error {
 	out, err := m.s.runOut(ctx, tx, m.number)
 	if err != nil {
 		return err
 	}
 	for _, b := range out {
-		if _, err := tx.ExecContext(ctx, m.s.text.declareDead(), b.number, b.beat); err != nil {
+		if _, err := m.s.d.declareDead(b).changed(ctx, tx); err != nil {
 			return err
 		}
 	}
@@ -119,9 +125,8 @@ func (m *member) declareDead(ctx context.Context, tx *sql.Tx) error {
 func (m *member) candidates(ctx context.Context, db querier, q storage.Query, some bool) ([]candidate, error) {
 	var found []candidate
 	if len(q.IDs) > 0 {
-		err := batches(unique(q.IDs), sqliteRows, func(part []storage.ID) error {
-			query := m.s.text.candidatesByID(m.box, padded(len(part), sqliteRows))
-			return readCandidates(ctx, db, &found, query, append(paddedArgs(part), m.version)...)
+		err := batches(unique(q.IDs), rowsPer, func(part []storage.ID) error {
+			return readCandidates(ctx, db, &found, m.s.d.candidatesByID(m.box, m.version, part))
 		})
 		return found, err
 	}
@@ -142,9 +147,8 @@ func (m *member) candidates(ctx context.Context, db querier, q storage.Query, so
 		}
 		return found, nil
 	}
-	err = batches(pairs, sqliteTerms, func(part []pair) error {
-		query, args := m.s.text.candidates(m.box, m.version, q, part)
-		return readCandidates(ctx, db, &found, query, args...)
+	err = batches(pairs, lanesPer, func(part []pair) error {
+		return readCandidates(ctx, db, &found, m.s.d.candidates(m.box, m.version, q, part))
 	})
 	return withinLimits(found, q), err
 }
@@ -177,24 +181,19 @@ func withinLimits(found []candidate, q storage.Query) []candidate {
 
 // take makes the candidates of one owner this member's.
 func (m *member) take(
-	ctx context.Context, tx *sql.Tx, r *reader, q storage.Query, owner int64, died bool, found []candidate,
+	ctx context.Context, tx conn, r *reader, q storage.Query, owner int64, died bool, found []candidate,
 ) error {
-	var keys []any
+	var keys []int64
 	for _, c := range found {
 		if c.owner == owner {
 			keys = append(keys, c.seq)
 		}
 	}
-	return batches(keys, sqliteRows, func(part []any) error {
-		args := append([]any{m.number, died}, part...)
-		if owner != 0 {
-			args = append(args, owner)
-		}
-		rows, err := tx.QueryContext(ctx, m.s.text.take(m.box, len(part), owner == 0, len(q.IDs) == 0), args...)
-		if err != nil {
-			return err
-		}
-		return r.read(rows)
+	slices.Sort(keys)
+	return batches(keys, rowsPer, func(part []int64) error {
+		return m.s.d.take(ctx, tx, r, taking{
+			box: m.box, number: m.number, owner: owner, died: died, keys: part, mustBeDue: len(q.IDs) == 0,
+		})
 	})
 }
 
@@ -212,14 +211,8 @@ func ownersOf(found []candidate) []int64 {
 func (m *member) orphanage(ctx context.Context, db querier, q storage.Query) ([]pair, error) {
 	var pairs []pair
 	first := 0
-	err := batches(q.Lanes, sqliteTerms, func(part []storage.Lane) error {
-		query, args := m.s.text.orphanage(m.box, m.version, storage.Query{Lanes: part, Stale: q.Stale})
-		rows, err := db.QueryContext(ctx, query, args...)
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		for rows.Next() {
+	err := batches(q.Lanes, lanesPer, func(part []storage.Lane) error {
+		err := m.s.d.orphanage(m.box, m.version, storage.Query{Lanes: part, Stale: q.Stale}).each(ctx, db, func(rows *sql.Rows) error {
 			var p pair
 			var owner sql.NullInt64
 			if err := rows.Scan(&p.lane, &owner); err != nil {
@@ -230,9 +223,10 @@ func (m *member) orphanage(ctx context.Context, db querier, q storage.Query) ([]
 				p.lane += first
 				pairs = append(pairs, p)
 			}
-		}
+			return nil
+		})
 		first += len(part)
-		return rows.Err()
+		return err
 	})
 	return pairs, err
 }
@@ -245,11 +239,7 @@ func (m *member) withSubscribers(ctx context.Context, db querier, q storage.Quer
 		return nil, err
 	}
 	for _, p := range pairs {
-		args := []any{m.version, q.Lanes[p.lane].Group}
-		if p.owner != 0 {
-			args = append(args, p.owner)
-		}
-		names, err := readStrings(ctx, db, m.s.text.subscribers(p.owner == 0), args...)
+		names, err := readAll[string](ctx, db, m.s.d.subscribers(m.version, q.Lanes[p.lane].Group, p.owner))
 		if err != nil {
 			return nil, err
 		}
@@ -271,14 +261,14 @@ func (m *member) served(ctx context.Context, db querier, q storage.Query, pairs 
 	if len(pairs) == 0 {
 		return nil, nil
 	}
-	numbers, err := readNumbers(ctx, db, m.s.text.others(), m.box.String(), m.version, m.number)
+	numbers, err := readAll[int64](ctx, db, m.s.d.others(m.box, m.version, m.number))
 	if err != nil {
 		return nil, err
 	}
 	found := map[place]bool{}
 	for _, number := range numbers {
 		for _, lane := range q.Lanes {
-			names, err := readStrings(ctx, db, m.s.text.subscribers(false), m.version, lane.Group, number)
+			names, err := readAll[string](ctx, db, m.s.d.subscribers(m.version, lane.Group, number))
 			if err != nil {
 				return nil, err
 			}
@@ -290,52 +280,23 @@ func (m *member) served(ctx context.Context, db querier, q storage.Query, pairs 
 	return found, nil
 }
 
-func readNumbers(ctx context.Context, db querier, query string, args ...any) ([]int64, error) {
-	rows, err := db.QueryContext(ctx, query, args...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var list []int64
-	for rows.Next() {
-		var n int64
-		if err := rows.Scan(&n); err != nil {
-			return nil, err
-		}
-		list = append(list, n)
-	}
-	return list, rows.Err()
-}
-
-func readStrings(ctx context.Context, db querier, query string, args ...any) ([]string, error) {
-	rows, err := db.QueryContext(ctx, query, args...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var list []string
-	for rows.Next() {
-		var s string
-		if err := rows.Scan(&s); err != nil {
-			return nil, err
-		}
-		list = append(list, s)
-	}
-	return list, rows.Err()
-}
-
-func readCandidates(ctx context.Context, db querier, into *[]candidate, query string, args ...any) error {
-	rows, err := db.QueryContext(ctx, query, args...)
-	if err != nil {
+// readAll reads an answer of one column.
+func readAll[T any](ctx context.Context, db querier, q query) ([]T, error) {
+	var list []T
+	err := q.each(ctx, db, func(rows *sql.Rows) error {
+		var v T
+		err := rows.Scan(&v)
+		list = append(list, v)
 		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
+	})
+	return list, err
+}
+
+func readCandidates(ctx context.Context, db querier, into *[]candidate, q query) error {
+	return q.each(ctx, db, func(rows *sql.Rows) error {
 		var c candidate
-		if err := rows.Scan(&c.lane, &c.seq, &c.owner, &c.due, &c.bytes); err != nil {
-			return err
-		}
+		err := rows.Scan(&c.lane, &c.seq, &c.owner, &c.due, &c.bytes)
 		*into = append(*into, c)
-	}
-	return rows.Err()
+		return err
+	})
 }

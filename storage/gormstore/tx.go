@@ -15,17 +15,11 @@ import (
 type inboxTx struct {
 	*writer
 	db *gorm.DB
-	tx sqlTx
+	tx conn
 }
 
-// sqlTx is what we use of a transaction of our own.
-type sqlTx interface {
-	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
-	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-}
-
-// Begin implements storage.Storage. The transaction has the database's only
-// write lock from here on; Value is a *gorm.DB as db.Begin returns it.
+// Begin implements storage.Storage. On SQLite the transaction has the only write
+// lock from here on. Value is a *gorm.DB as db.Begin returns it.
 func (s *Store) Begin(ctx context.Context) (storage.Tx, error) {
 	if s.err != nil {
 		return nil, s.err
@@ -42,7 +36,7 @@ func (s *Store) Begin(ctx context.Context) (storage.Tx, error) {
 }
 
 func (s *Store) begin(ctx context.Context) (*inboxTx, error) {
-	db := s.db.Session(&gorm.Session{NewDB: true, Context: ctx}).Begin()
+	db := s.db.Session(&gorm.Session{NewDB: true, Context: ctx}).Begin(s.beginOptions()...)
 	if db.Error != nil {
 		return nil, db.Error
 	}
@@ -50,12 +44,9 @@ func (s *Store) begin(ctx context.Context) (*inboxTx, error) {
 	if err != nil {
 		return nil, errors.Join(err, db.Rollback().Error)
 	}
-	tx, ok := e.(sqlTx)
-	if !ok {
-		return nil, errors.Join(fmt.Errorf("%T has no QueryContext", e), e.Rollback())
-	}
-	for _, q := range []string{s.text.lock(), savepoint} {
-		if _, err := s.hot.exec(ctx, tx, q); err != nil {
+	tx := s.hot.on(e)
+	for _, q := range []query{s.d.lock(), s.d.guard()} {
+		if _, err := q.changed(ctx, tx); err != nil {
 			if rb := e.Rollback(); rb != nil && !isTxDone(rb) {
 				err = errors.Join(err, rb)
 			}
@@ -65,22 +56,32 @@ func (s *Store) begin(ctx context.Context) (*inboxTx, error) {
 	return &inboxTx{writer: &writer{s: s, exec: e}, db: db, tx: tx}, nil
 }
 
+func (s *Store) beginOptions() []*sql.TxOptions {
+	if o := s.d.options(); o != nil {
+		return []*sql.TxOptions{o}
+	}
+	return nil
+}
+
 // Value implements storage.Tx.
 func (t *inboxTx) Value() any { return t.db }
 
-// Settle implements storage.Tx. Releasing the savepoint fails when SQLite, or
-// the handler, has ended the transaction meanwhile; without that the settling
+// Settle implements storage.Tx. Releasing the savepoint fails when the database,
+// or the handler, has ended the transaction meanwhile; without that the settling
 // statement would be committed alone.
 func (t *inboxTx) Settle(ctx context.Context, m storage.Member, o storage.Outcome) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("gormstore: settle %s: %w", o.ID, err)
 	}
-	if _, err := t.s.hot.exec(context.WithoutCancel(ctx), t.tx, releaseSavepoint); err != nil {
+	if t.s.d.uncancelled() {
+		ctx = context.WithoutCancel(ctx)
+	}
+	if _, err := t.s.d.release().changed(ctx, t.tx); err != nil {
 		return fmt.Errorf("gormstore: settle %s: %w: %w", o.ID, storage.ErrTxDone, err)
 	}
-	lost, err := t.s.settleIn(context.WithoutCancel(ctx), t.tx, storage.Inbox, m.Number(), []storage.Outcome{o})
+	lost, err := t.s.settleIn(ctx, t.tx, storage.Inbox, m.Number(), []storage.Outcome{o})
 	if err != nil {
-		return fmt.Errorf("gormstore: settle %s: %w", o.ID, err)
+		return fmt.Errorf("gormstore: settle %s: %w", o.ID, t.s.txError(err))
 	}
 	if len(lost) > 0 {
 		return fmt.Errorf("gormstore: settle %s: %w", o.ID, storage.ErrLost)
@@ -103,8 +104,8 @@ func (t *inboxTx) Commit() error {
 // Rollback implements storage.Tx.
 func (t *inboxTx) Rollback() error {
 	err := t.exec.(gorm.TxCommitter).Rollback()
-	if err == nil || isTxDone(err) || stillBegun(err) {
-		// The last: SQLite has nothing to roll back any more.
+	if err == nil || isTxDone(err) || t.s.d.ended(err) {
+		// The last: there is nothing to roll back any more.
 		return nil
 	}
 	return fmt.Errorf("gormstore: rollback: %w", err)
