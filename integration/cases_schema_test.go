@@ -100,7 +100,7 @@ func TestC145OthersMakeTheTables(t *testing.T) {
 		logs string
 	}{
 		"all there":      {},
-		"no table":       {none: true, says: "cap_published"},
+		"no table":       {none: true, says: "step 1, messages"},
 		"no inbox":       {then: "DROP TABLE cap_received", says: "cap_received"},
 		"no heartbeats":  {then: "DROP TABLE cap_instances", says: "cap_instances"},
 		"a column less":  {then: "ALTER TABLE cap_published DROP COLUMN takeovers", says: "takeovers"},
