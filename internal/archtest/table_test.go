@@ -27,6 +27,8 @@ const (
 	modGorm   = "gorm.io/gorm"
 	modSQLite = "github.com/libtnb/sqlite"
 	modModern = "modernc.org/sqlite"
+	modPgx    = "github.com/jackc/pgx/v5"
+	modGormPg = "gorm.io/driver/postgres"
 )
 
 // testOnly lists the modules that test files of every package may import.
@@ -90,6 +92,13 @@ func table() []row {
 			pkg:      "storage/sqlite",
 			ours:     []string{"storage", "storage/gormstore", "internal/*"},
 			mods:     []string{modGorm, modSQLite, modModern},
+			testOurs: []string{"storage/storagetest"},
+		},
+
+		{
+			pkg:      "storage/postgres",
+			ours:     []string{"storage", "storage/gormstore", "internal/*"},
+			mods:     []string{modGorm, modGormPg, modPgx},
 			testOurs: []string{"storage/storagetest"},
 		},
 

@@ -41,7 +41,7 @@ func (w *writer) Append(ctx context.Context, recs ...*storage.Record) error {
 }
 
 func (w *writer) append(ctx context.Context, recs []*storage.Record, given bool) error {
-	if err := w.s.fits(ctx, w.exec, recs); err != nil {
+	if err := w.s.fits(recs); err != nil {
 		return err
 	}
 	if err := w.s.d.probe(ctx, w.exec); err != nil {

@@ -32,6 +32,14 @@ type Config struct {
 	// Defaults to what the connection says (search_path, or its database).
 	Schema string
 
+	// Unprepared, when set, is given to the driver as the first argument of the
+	// store's own statements: for pgx it is pgx.QueryExecModeExec, so that
+	// PostgreSQL plans them for the size that the tables have at that moment; a
+	// plan that is kept since the tables were small reads all of them when they
+	// have grown, until they are analyzed again. Defaults to none; package
+	// postgres sets it.
+	Unprepared any
+
 	// Binders teach Bind further types of transaction; they are asked, in
 	// order, before the types that it knows itself. Defaults to none.
 	Binders []storage.TxBinder

@@ -175,7 +175,9 @@ type dialectLooks interface {
 	// due walks the lanes along the index on due times: the rows that are due,
 	// and how long it is until the next. The wait is read first, so that a row
 	// that falls due in between is in both, never in neither.
-	due(b storage.Box, version string, owner int64, lanes []storage.Lane) query
+	// Rows behind the one that makes the sum of headers and bodies exceed most
+	// (0: no limit) need not be answered.
+	due(b storage.Box, version string, owner int64, lanes []storage.Lane, most int) query
 	byID(b storage.Box, ids []storage.ID, owner int64) query
 	unmatched(version, group string, after int64, limit int) query
 	// orphanage finds where there are due rows without a living owner: pairs of
@@ -251,12 +253,14 @@ func newDialect(name string, cfg Config) (dialect, error) {
 	switch name {
 	case "sqlite":
 		return newSQLite(cfg)
+	case "postgres":
+		return newPostgres(cfg)
 	}
 	return nil, fmt.Errorf("gormstore: there is no dialect for %q; there are some for %s", name, strings.Join(dialects(), ", "))
 }
 
 // dialects are the names of the databases that there is a dialect for.
-func dialects() []string { return []string{"sqlite"} }
+func dialects() []string { return []string{"sqlite", "postgres"} }
 
 // padded rounds a number of ids or lanes up, so that there are few texts of
 // looks, and they stay prepared.

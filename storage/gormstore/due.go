@@ -32,7 +32,7 @@ func (m *member) Due(ctx context.Context, q storage.Query) ([]*storage.Record, t
 		if r.full() {
 			return nil
 		}
-		return m.look(ctx, &r, m.s.d.due(m.box, m.version, m.number, part))
+		return m.look(ctx, &r, m.s.d.due(m.box, m.version, m.number, part, q.MaxBytes))
 	})
 	if err != nil {
 		return nil, -1, m.failed("due", err)

@@ -30,9 +30,9 @@ type Migration struct {
 	Up, Down string // SQL with schema and table prefix filled in; a statement ends with ";\n"
 }
 
-// oldest has the steps that releases before them do not work with.
-// A step that is not named here is additive: all releases work on with it.
-var oldest = map[int]int{}
+// oldestWith is Migration.Oldest of a step. All steps so far only add, so that
+// every release works on; one that does not gets a case of its own.
+func oldestWith(int) int { return 1 }
 
 // Migrations returns the steps that Migrate applies, in order, as SQL for those
 // who make the tables by other means. The text of a step records it as applied,
@@ -74,7 +74,7 @@ func migrations(d dialect) ([]Migration, error) {
 		if err != nil || n != len(list)+1 {
 			return nil, fmt.Errorf("gormstore: migration file %q is not number %d", f.Name(), len(list)+1)
 		}
-		m := Migration{Number: n, Name: name, Oldest: max(oldest[n], 1)}
+		m := Migration{Number: n, Name: name, Oldest: oldestWith(n)}
 		for suffix, text := range map[string]*string{".up.sql": &m.Up, ".down.sql": &m.Down} {
 			b, err := migrationFiles.ReadFile(path.Join(dir, base+suffix))
 			if err != nil {

@@ -23,7 +23,7 @@ func rowColumns(b storage.Box) string {
 // parameter in LIMIT gets a value.
 const limit = ` LIMIT ?+0`
 
-func (d *sqlite) due(b storage.Box, version string, owner int64, lanes []storage.Lane) query {
+func (d *sqlite) due(b storage.Box, version string, owner int64, lanes []storage.Lane, _ int) query {
 	var sb strings.Builder
 	var args []any
 	for n := padded(len(lanes), lanesPer); len(lanes) < n; {

@@ -16,6 +16,8 @@ type inboxTx struct {
 	*writer
 	db *gorm.DB
 	tx conn
+	// over tells that the context of the transaction has ended, and so has it.
+	over func() error
 }
 
 // Begin implements storage.Storage. On SQLite the transaction has the only write
@@ -53,7 +55,7 @@ func (s *Store) begin(ctx context.Context) (*inboxTx, error) {
 			return nil, err
 		}
 	}
-	return &inboxTx{writer: &writer{s: s, exec: e}, db: db, tx: tx}, nil
+	return &inboxTx{writer: &writer{s: s, exec: e}, db: db, tx: tx, over: ctx.Err}, nil
 }
 
 func (s *Store) beginOptions() []*sql.TxOptions {
@@ -104,8 +106,9 @@ func (t *inboxTx) Commit() error {
 // Rollback implements storage.Tx.
 func (t *inboxTx) Rollback() error {
 	err := t.exec.(gorm.TxCommitter).Rollback()
-	if err == nil || isTxDone(err) || t.s.d.ended(err) {
-		// The last: there is nothing to roll back any more.
+	if err == nil || isTxDone(err) || t.s.d.ended(err) || t.over() != nil {
+		// There is nothing to roll back any more; with the context, a driver may
+		// have given up its connection instead.
 		return nil
 	}
 	return fmt.Errorf("gormstore: rollback: %w", err)

@@ -1,7 +1,6 @@
 package gormstore
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/capbus/gocap/storage"
@@ -37,7 +36,7 @@ func (s *Store) together(recs []*storage.Record) int {
 
 // fits refuses a record that the server would not take, before SQL: the server
 // might close the connection, and with it the caller's transaction.
-func (s *Store) fits(ctx context.Context, tx storage.Execer, recs []*storage.Record) error {
+func (s *Store) fits(recs []*storage.Record) error {
 	for _, r := range recs {
 		if most := s.d.maxBytes(); most > 0 && weigh(r) > most {
 			return fmt.Errorf("message %s of %d bytes is larger than the server takes (%s)", r.ID, len(r.Headers)+len(r.Body), s.d.sizeHint())

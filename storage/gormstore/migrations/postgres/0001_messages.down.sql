@@ -1,0 +1,3 @@
+DROP TABLE {schema}"{prefix}instances";
+DROP TABLE {schema}"{prefix}received";
+DROP TABLE {schema}"{prefix}published";

@@ -1,0 +1,169 @@
+package gormstore
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+
+	"github.com/capbus/gocap/storage"
+)
+
+// insertOutbox is run in the application's transaction, so as its driver runs
+// statements.
+func (d *postgres) insertOutbox(recs []*storage.Record) query {
+	a := pgArgs{args: make([]any, 0, 7*len(recs))}
+	var sb strings.Builder
+	skip := false
+	for i, r := range recs {
+		skip = skip || r.GivenID
+		status, due, wait := startOf(r)
+		if i > 0 {
+			sb.WriteString(`, `)
+		}
+		sb.WriteString(`(` + a.add(r.ID.String(), "uuid") + `, ` + a.add(r.Version, "text") + `, ` + a.add(r.Topic, "text") +
+			`, ` + a.add(ownerOf(r.Owner), "bigint") + `, ` + a.add(bytesOf(r.Headers), "bytea") +
+			`, ` + a.add(bytesOf(r.Body), "bytea"))
+		switch {
+		case due != nil:
+			sb.WriteString(`, 1, 'epoch'::timestamptz + ` + pgSpan(a.add(due, "bigint")))
+		case status == storage.Delayed:
+			sb.WriteString(`, 1, ` + pgClock + ` + ` + pgSpan(a.add(wait, "bigint")))
+		default:
+			sb.WriteString(`, 0, ` + pgClock)
+		}
+		sb.WriteString(`, ` + pgClock + `, ` + pgClock + `)`)
+	}
+	text := `INSERT INTO ` + d.published +
+		` (id, version, name, owner, headers, body, status, due_at, added_at, updated_at) VALUES ` + sb.String()
+	if skip {
+		text += ` ON CONFLICT (id) DO NOTHING`
+	}
+	return query{text, a.args}
+}
+
+func (d *postgres) insertInbox(ctx context.Context, tx conn, rows []inboxRow, inserted idSet) error {
+	a := pgArgs{args: make([]any, 0, 11*len(rows))}
+	var sb strings.Builder
+	for i, r := range rows {
+		if i > 0 {
+			sb.WriteString(`, `)
+		}
+		sb.WriteString(`(` + a.add(r.ID.String(), "uuid") + `, ` + a.add(r.version, "text") + `, ` + a.add(r.Group, "text") +
+			`, ` + a.add(r.Subscriber, "text") + `, ` + a.add(pgText(r.Topic), "text") + `, ` + a.add([]byte(r.key), "bytea") +
+			`, ` + a.add(ownerOf(r.owner), "bigint") + `, ` + a.add(bytesOf(r.Headers), "bytea") + `, ` + a.add(bytesOf(r.Body), "bytea") +
+			`, ` + a.add(int64(r.status), "smallint") + `, ` + a.add(r.fault, "text"))
+		if r.due {
+			sb.WriteString(`, ` + pgClock)
+		} else {
+			sb.WriteString(`, NULL`)
+		}
+		if r.keep >= 0 {
+			sb.WriteString(`, ` + pgClock + ` + ` + pgSpan(a.add(r.keep, "bigint")))
+		} else {
+			sb.WriteString(`, NULL`)
+		}
+		sb.WriteString(`, ` + pgClock + `, ` + pgClock + `)`)
+	}
+	return d.own(`INSERT INTO `+d.received+` (id, version, group_name, subscriber, name, message_id, owner, headers, body,`+
+		` status, last_error, due_at, expires_at, added_at, updated_at) VALUES `+sb.String()+
+		` ON CONFLICT (version, group_name, subscriber, name, message_id) DO NOTHING RETURNING uuid_send(id)`, a).
+		ids(ctx, tx, inserted)
+}
+
+// pgText makes a topic from outside fit for a text: a broker delivers any bytes.
+func pgText(s string) string { return storage.CleanError(s) }
+
+func (d *postgres) removeUnmatched(version string, id storage.ID) query {
+	var a pgArgs
+	return d.own(`DELETE FROM `+d.received+` WHERE id = `+a.add(id.String(), "uuid")+` AND version = `+a.add(version, "text")+
+		` AND subscriber = '' AND owner IS NULL AND expires_at IS NULL`, a)
+}
+
+func (d *postgres) take(ctx context.Context, tx conn, r *reader, t taking) error {
+	var a pgArgs
+	where := `seq = ANY(` + a.add(pgNumbers(t.keys), "bigint[]") + `) AND owner `
+	if t.owner == 0 {
+		where += `IS NULL`
+	} else {
+		where += `= ` + a.add(t.owner, "bigint")
+	}
+	if t.mustBeDue {
+		where += ` AND due_at <= ` + pgNow
+	} else {
+		where += ` AND due_at IS NOT NULL`
+	}
+	table := d.table(t.box)
+	return d.own(`WITH free AS MATERIALIZED (SELECT seq AS key FROM `+table+` WHERE `+where+` ORDER BY seq FOR UPDATE SKIP LOCKED)`+
+		` UPDATE `+table+` SET owner = `+a.add(t.number, "bigint")+`, updated_at = `+pgClock+
+		`, takeovers = CASE WHEN takeovers = 0 AND `+a.add(t.died, "boolean")+` THEN 1 ELSE takeovers END`+
+		` FROM free WHERE seq = free.key RETURNING 0, `+pgColumns(t.box), a).into(ctx, tx, r)
+}
+
+func (d *postgres) claim(ctx context.Context, tx conn, r *reader, b storage.Box, number int64, ids []storage.ID) error {
+	var a pgArgs
+	return d.own(`UPDATE `+d.table(b)+` SET updated_at = `+pgClock+`, status = CASE status WHEN 1 THEN 0 ELSE status END`+
+		`, takeovers = CASE WHEN takeovers > 0 THEN takeovers + 1 ELSE 0 END WHERE id = ANY(`+a.add(pgIDs(ids), "uuid[]")+
+		`) AND owner = `+a.add(number, "bigint")+` AND CASE status WHEN 1 THEN due_at <= `+pgNow+
+		` ELSE takeovers > 0 AND due_at IS NOT NULL END RETURNING 0, `+pgColumns(b), a).into(ctx, tx, r)
+}
+
+func (d *postgres) succeed(ctx context.Context, tx conn, s settling, ids []storage.ID, keep int64) error {
+	var a pgArgs
+	return d.own(`UPDATE `+d.table(s.box)+` SET status = 2, takeovers = 0, due_at = NULL, owner = NULL, updated_at = `+pgClock+
+		`, expires_at = `+pgClock+` + `+pgSpan(a.add(keep, "bigint"))+` WHERE id = ANY(`+a.add(pgIDs(ids), "uuid[]")+
+		`) AND owner = `+a.add(s.number, "bigint")+` AND expires_at IS NULL RETURNING uuid_send(id)`, a).ids(ctx, tx, s.done)
+}
+
+func (d *postgres) remove(ctx context.Context, tx conn, s settling, ids []storage.ID) error {
+	var a pgArgs
+	return d.own(`DELETE FROM `+d.table(s.box)+` WHERE id = ANY(`+a.add(pgIDs(ids), "uuid[]")+
+		`) AND owner = `+a.add(s.number, "bigint")+` AND expires_at IS NULL RETURNING uuid_send(id)`, a).ids(ctx, tx, s.done)
+}
+
+// settle: the kinds are those of storage.OutcomeKind.
+func (d *postgres) settle(ctx context.Context, tx conn, s settling, outcomes []outcomeRow) error {
+	type element struct {
+		ID       string `json:"id"`
+		Kind     int    `json:"kind"`
+		Attempt  int    `json:"attempt"`
+		Wait     int64  `json:"wait"`
+		Callback bool   `json:"callback"`
+		Claimed  bool   `json:"claimed"`
+		Error    string `json:"error"`
+	}
+	list := make([]element, len(outcomes))
+	ids := make([]storage.ID, len(outcomes))
+	for i, o := range outcomes {
+		ids[i] = o.ID
+		list[i] = element{o.ID.String(), int(o.Kind), o.Attempt, o.wait, o.Callback, o.Claimed, o.text}
+	}
+	text, err := json.Marshal(list)
+	if err != nil {
+		return err
+	}
+	var a pgArgs
+	wait := pgClock + ` + ` + pgSpan("o.wait")
+	return d.own(`UPDATE `+d.table(s.box)+` AS r SET updated_at = `+pgClock+
+		`, status = CASE WHEN o.kind IN (2, 4) THEN 3 ELSE status END`+
+		`, retries = CASE WHEN o.attempt > 0 THEN o.attempt ELSE retries END`+
+		`, takeovers = CASE WHEN o.kind <> 6 THEN 0 WHEN o.claimed AND takeovers > 1 THEN takeovers - 1 ELSE takeovers END`+
+		`, due_at = CASE o.kind WHEN 2 THEN `+wait+` WHEN 3 THEN `+wait+
+		` WHEN 4 THEN CASE WHEN o.callback THEN `+pgClock+` END WHEN 5 THEN NULL ELSE due_at END`+
+		`, owner = CASE WHEN o.kind = 5 OR o.kind = 4 AND NOT o.callback THEN NULL ELSE owner END`+
+		`, expires_at = CASE o.kind WHEN 4 THEN `+wait+` ELSE expires_at END`+
+		`, last_error = CASE o.error WHEN '' THEN last_error ELSE o.error END`+
+		` FROM json_to_recordset(`+a.add(string(text), "json")+
+		`) AS o(id uuid, kind int, attempt int, wait bigint, callback boolean, claimed boolean, error text)`+
+		` WHERE r.id = o.id AND r.id = ANY(`+a.add(pgIDs(ids), "uuid[]")+`) AND r.owner = `+a.add(s.number, "bigint")+
+		` AND CASE o.kind WHEN 5 THEN expires_at IS NOT NULL AND due_at IS NOT NULL WHEN 6 THEN due_at IS NOT NULL`+
+		` ELSE expires_at IS NULL END RETURNING uuid_send(r.id)`, a).ids(ctx, tx, s.done)
+}
+
+// purge deletes rows by key that it finds by expiry.
+func (d *postgres) purge(p storage.Purge) query {
+	var a pgArgs
+	t := d.table(p.Box)
+	return d.own(`WITH old AS MATERIALIZED (SELECT seq AS key FROM `+t+` WHERE version = `+a.add(p.Version, "text")+
+		` AND due_at IS NULL AND expires_at <= `+pgNow+` ORDER BY expires_at LIMIT `+a.add(p.Limit, "bigint")+
+		` FOR UPDATE SKIP LOCKED) DELETE FROM `+t+` USING old WHERE seq = old.key`, a)
+}
