@@ -27,6 +27,7 @@ const (
 	modGorm   = "gorm.io/gorm"
 	modSQLite = "github.com/libtnb/sqlite"
 	modModern = "modernc.org/sqlite"
+	modPgx    = "github.com/jackc/pgx/v5"
 )
 
 // testOnly lists the modules that test files of every package may import.
@@ -91,6 +92,11 @@ func table() []row {
 			ours:     []string{"storage", "storage/gormstore", "internal/*"},
 			mods:     []string{modGorm, modSQLite, modModern},
 			testOurs: []string{"storage/storagetest"},
+		},
+		{
+			pkg:  "storage/pgxtx",
+			ours: []string{"storage", "internal/*"},
+			mods: []string{modPgx},
 		},
 
 		// Programs, and tests across adapters. Nothing imports them.
