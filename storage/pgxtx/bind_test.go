@@ -107,6 +107,14 @@ func TestValuesArriveInEveryQueryMode(t *testing.T) {
 			t.Errorf("%s: values have changed on their way", mode)
 		}
 		id := []byte{0x01, 0x9f, 2, 3, 4, 5, 0x76, 7, 0x88, 9, 10, 11, 12, 13, 14, 15}
+		for text, v := range map[string]any{ // for a uuid
+			"INSERT INTO t (id) VALUES ($1::uuid)":                       "019f0203-0405-7607-8809-0a0b0c0d0e0f",
+			"INSERT INTO t (id) VALUES (encode($1::bytea, 'hex')::uuid)": id,
+		} {
+			if _, err := e.ExecContext(t.Context(), text, v); err != nil {
+				t.Errorf("%s: %s: %v", mode, text, err)
+			}
+		}
 		_, err = e.ExecContext(t.Context(), "INSERT INTO t (id) VALUES ($1)", id)
 		binary := mode < pgx.QueryExecModeExec
 		if binary != (err == nil) {

@@ -42,6 +42,10 @@ type toldExecer struct {
 // *pgconn.PgError among them; that of a transaction which has ended is also
 // storage.ErrTxDone and sql.ErrTxDone. A ctx that ends during the statement
 // costs the connection, as always with pgx.
+//
+// The statement goes in the connection's query mode. In the modes exec and
+// simple_protocol a []byte is a bytea and nothing else, so that a text for all
+// modes takes a uuid as $1::uuid from a string.
 func (e execer) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
 	if err := usable(ctx, e.tx); err != nil {
 		return nil, err
