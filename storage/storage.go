@@ -92,8 +92,9 @@ type EndProber interface {
 }
 
 // EndNotifier is optional on a Writer, and preferred over EndProber: f is
-// called once, on any goroutine, soon after the transaction has ended. f does
-// not block.
+// called once, on any goroutine, soon after the transaction has ended, with
+// false only if it is certain that it was rolled back. It need not be called
+// when a connection is lost and nothing was committed. f does not block.
 type EndNotifier interface {
 	OnEnd(f func(committed bool))
 }
@@ -246,4 +247,7 @@ type Execer interface {
 // TxBinder teaches a SQL storage a further type of transaction. It reports
 // false for a type that it does not know, and an error for a value of its type
 // that cannot be used.
+//
+// The Execer may implement [EndNotifier] or [EndProber] too: then the Writer
+// that the storage's Bind returns implements it.
 type TxBinder func(tx any) (e Execer, ok bool, err error)

@@ -94,6 +94,11 @@ func table() []row {
 			mods:     []string{modGorm, modSQLite, modModern},
 			testOurs: []string{"storage/storagetest"},
 		},
+		{
+			pkg:  "storage/pgxtx",
+			ours: []string{"storage", "internal/*"},
+			mods: []string{modPgx},
+		},
 
 		{
 			pkg:      "storage/postgres",

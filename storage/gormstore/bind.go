@@ -13,6 +13,18 @@ import (
 
 var _ storage.EndProber = (*probedWriter)(nil)
 
+// What a binder found tells of its end itself.
+type (
+	tellingWriter struct {
+		*writer
+		storage.EndNotifier
+	}
+	askedWriter struct {
+		*writer
+		storage.EndProber
+	}
+)
+
 // execTx is what every transaction of a SQL library has.
 type execTx interface {
 	storage.Execer
@@ -111,6 +123,12 @@ func isNil(v any) bool {
 // writerOn makes the writer, unless the transaction shows that it has ended.
 func (s *Store) writerOn(e storage.Execer) (storage.Writer, error) {
 	w := &writer{s: s, exec: e}
+	switch e := e.(type) {
+	case storage.EndNotifier:
+		return tellingWriter{w, e}, nil
+	case storage.EndProber:
+		return askedWriter{w, e}, nil
+	}
 	p, ok := e.(prober)
 	if !ok {
 		return w, nil
