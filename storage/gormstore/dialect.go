@@ -156,6 +156,13 @@ type dialectInstances interface {
 	join(number int64, in storage.Instance) query
 	beat(number int64) query
 	leave(number int64) query
+	// lockStates answers with name, holder and microseconds left, of the locks
+	// that there are.
+	lockStates(names []string) query
+	// acquire takes the locks that are free or the holder's, for so many
+	// microseconds.
+	acquire(names []string, holder, ttl int64) query
+	unlock(holder int64) query
 	// running answers with number, beat, lease, and whether it has run out, of
 	// the heartbeats that have not ended.
 	running() query

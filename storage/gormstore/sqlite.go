@@ -184,6 +184,26 @@ func (d *sqlite) others(b storage.Box, version string, number int64) query {
 		` WHERE ended_at IS NULL AND box = ? AND version = ? AND number <> ?`, b.String(), version, number)
 }
 
+func (d *sqlite) lockStates(names []string) query {
+	return textOf(`SELECT CAST(name AS BLOB), holder, held_until - `+sqliteNow+` FROM `+d.locks+
+		` WHERE name IN (`+marks(len(names))+`)`, anys(names)...)
+}
+
+func (d *sqlite) acquire(names []string, holder, ttl int64) query {
+	var args []any
+	for _, n := range names {
+		args = append(args, n, holder, ttl)
+	}
+	return textOf(`WITH v(name, holder, ttl) AS (VALUES `+tuples(len(names), `(?,?,?)`)+`) INSERT INTO `+d.locks+
+		` (`+lockColumns+`) SELECT name, holder, `+sqliteNow+` + ttl FROM v WHERE true ON CONFLICT (name) DO UPDATE`+
+		` SET holder = excluded.holder, held_until = excluded.held_until`+
+		` WHERE holder = excluded.holder OR held_until <= `+sqliteNow, args...)
+}
+
+func (d *sqlite) unlock(holder int64) query {
+	return textOf(`DELETE FROM `+d.locks+` WHERE holder = ?`, holder)
+}
+
 // Tables.
 
 const sqliteEncoding = "UTF-8"
