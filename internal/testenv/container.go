@@ -94,8 +94,8 @@ func ComposeAnswers() error {
 	for _, args := range [][]string{{"compose", "version"}, {"info"}} {
 		out, err := exec.Command("docker", args...).CombinedOutput() //nolint:gosec // constants
 		if err != nil {
-			first, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
-			return fmt.Errorf("docker %s: %w: %s", strings.Join(args, " "), err, first)
+			lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+			return fmt.Errorf("docker %s: %w %s", strings.Join(args, " "), err, lines[len(lines)-1])
 		}
 	}
 	return nil

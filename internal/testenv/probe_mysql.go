@@ -178,7 +178,11 @@ func (c *mysqlConn) receive() (reader, error) {
 		return nil, err
 	}
 	if len(body) > 3 && body[0] == 0xff {
-		return nil, errors.New(strings.TrimPrefix(string(body[3:]), "#"))
+		text := body[3:]
+		if len(text) > 6 && text[0] == '#' {
+			text = text[6:] // without the SQLSTATE
+		}
+		return nil, errors.New(string(text))
 	}
 	return body, nil
 }

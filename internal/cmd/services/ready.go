@@ -46,6 +46,9 @@ func (r *readier) provide(ctx context.Context, kinds []testenv.Kind) error {
 	var packages []string
 	for _, k := range kinds {
 		if _, err := r.machine.installed(k); err != nil {
+			if r.machine.getenv(k.BinFolder) != "" {
+				return err // the user means these programs and no others
+			}
 			missing = append(missing, err)
 			packages = append(packages, k.Package)
 		}

@@ -150,6 +150,10 @@ func TestReady(t *testing.T) {
 			programs: allBut("PgBouncer"), answering: defaults(),
 			wantErrors: []string{"no program of PgBouncer", "no docker", "no apt-get", "apt-get install pgbouncer"},
 		},
+		"the user's programs are not replaced": {
+			docker: true, debian: true, answering: defaults(), env: map[string]string{"GOCAP_PG_BIN": "/mine"},
+			wantErrors: []string{"no program of PostgreSQL"},
+		},
 		"nothing at all": {
 			wantErrors: []string{"no program of PostgreSQL", "no program of MariaDB", "no program of RabbitMQ", "no program of PgBouncer"},
 		},
