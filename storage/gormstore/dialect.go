@@ -108,6 +108,11 @@ type dialectTx interface {
 	// maxTx is the most transactions that do not wait for each other, given the
 	// most connections of the pool (0: no bound); 0: no bound.
 	maxTx(conns int) int
+	// alone: one statement needs no transaction around it.
+	alone() bool
+	// tells: the statements of dialectChanges are one each, and their answer tells
+	// what they have changed.
+	tells() bool
 	// fragile: a statement that fails ends the transaction.
 	fragile() bool
 	// uncancelled: no statement in somebody's transaction may be interrupted.

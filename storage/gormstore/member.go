@@ -96,11 +96,11 @@ func (m *member) Number() int64 { return m.number }
 
 // Beat implements storage.Member.
 func (m *member) Beat(ctx context.Context) error {
-	changed, err := m.s.execOne(m.s.urgent(ctx), m.s.d.beat(m.number))
+	n, err := m.s.execOne(m.s.urgent(ctx), m.s.d.beat(m.number))
 	if err != nil {
 		return m.failed("beat", err)
 	}
-	if !changed {
+	if n == 0 {
 		return m.failed("beat", storage.ErrLost)
 	}
 	return nil

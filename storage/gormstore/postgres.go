@@ -126,6 +126,8 @@ func spared(conns int) int {
 	return max(conns-2, 1)
 }
 
+func (d *postgres) alone() bool       { return true }
+func (d *postgres) tells() bool       { return true }
 func (d *postgres) fragile() bool     { return true }
 func (d *postgres) uncancelled() bool { return false }
 

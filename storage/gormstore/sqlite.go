@@ -96,6 +96,10 @@ func (d *sqlite) options() *sql.TxOptions { return nil }
 // maxTx: SQLite has one writer.
 func (d *sqlite) maxTx(int) int { return 1 }
 
+// alone: a transaction that begins as the writer waits its turn.
+func (d *sqlite) alone() bool { return false }
+
+func (d *sqlite) tells() bool   { return true }
 func (d *sqlite) fragile() bool { return false }
 
 // uncancelled: SQLite ends the whole transaction when a statement in it is

@@ -107,7 +107,7 @@ func lockRunOut(e *env) {
 	if !e.locks() {
 		return
 	}
-	a, b := e.mortal(storage.Inbox), e.join(storage.Inbox)
+	a, b := e.joinFor(storage.Inbox, 20*e.cfg.lease), e.join(storage.Inbox)
 	e.takeOver(a, locked("g", "s"))
 	recs := e.left(1, "g", "s")
 	var got []*storage.Record
