@@ -48,6 +48,7 @@ func swarmRun(ctx context.Context) error {
 		Storage: store, Transport: s.queue, Registry: &subscribe.Registry{}, Subscriptions: s.swarmSubscriptions(db),
 		Logger:         slog.New(slog.NewTextHandler(logs(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 		FallbackWindow: swarmWindow, PollInterval: 200 * time.Millisecond, Concurrency: 3,
+		UseStorageLock: os.Getenv("GOCAP_SWARM_LOCK") == "1",
 	})
 	if err != nil {
 		return err

@@ -1,17 +1,10 @@
 package integration
 
 import (
-	"bufio"
-	"context"
 	"crypto/rand"
-	"errors"
-	"fmt"
 	mathrand "math/rand/v2"
-	"os"
-	"os/exec"
-	"strconv"
 	"strings"
-	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -97,18 +90,7 @@ func runSwarm(t *testing.T, db swarmDB) {
 	processes := int(fromEnv(t, "GOCAP_SWARM_PROCESSES", swarmProcesses))
 	t.Logf("GOCAP_SWARM_SEED=%d GOCAP_SWARM_ORDERS=%d GOCAP_SWARM_PROCESSES=%d", seed, orders, processes)
 	rng := mathrand.New(mathrand.NewPCG(uint64(seed), 2)) //nolint:gosec // repeatable on purpose
-	dsn := db.create(t)
-	store, err := db.open(dsn)
-	must(t, err)
-	t.Cleanup(func() { must(t, store.Close()) })
-	must(t, store.Migrate(t.Context()))
-	for _, q := range db.tables {
-		must(t, store.DB().Exec(q).Error)
-	}
-	s := &swarm{t: t, db: db, dsn: dsn, perChild: orders / processes}
-	for range processes {
-		s.start()
-	}
+	s, store := newSwarm(t, db, processes)
 	kills := 0
 	for number(t, store.DB(), "SELECT count(*) FROM orders") < orders {
 		time.Sleep(time.Duration(100+rng.IntN(900)) * time.Millisecond) //nolint:forbidigo // the load goes on meanwhile
@@ -120,6 +102,54 @@ func runSwarm(t *testing.T, db swarmDB) {
 	finished(t, store.DB(), 60*time.Second)
 	s.stop()
 	verifySwarm(t, store.DB(), db, kills)
+}
+
+// newSwarm makes a database with the business, and starts processes on it.
+func newSwarm(t *testing.T, db swarmDB, processes int, env ...string) (*swarm, *gormstore.Store) {
+	t.Helper()
+	dsn := db.create(t)
+	store, err := db.open(dsn)
+	must(t, err)
+	t.Cleanup(func() { must(t, store.Close()) })
+	must(t, store.Migrate(t.Context()))
+	for _, q := range db.tables {
+		must(t, store.DB().Exec(q).Error)
+	}
+	s := &swarm{t: t, db: db, dsn: dsn, env: env}
+	for range processes {
+		s.start()
+	}
+	return s, store
+}
+
+// TestFrozenPastItsLease: a process stands still for three leases under load,
+// while others take its rows over, and wakes up. What it then tries to store of
+// its old work changes nothing, with and without locks in the storage.
+func TestFrozenPastItsLease(t *testing.T) {
+	t.Parallel()
+	for _, db := range swarmDBs() {
+		for _, lock := range []string{"0", "1"} {
+			t.Run(db.name+"/lock="+lock, func(t *testing.T) {
+				t.Parallel()
+				s, store := newSwarm(t, db, 3, "GOCAP_SWARM_LOCK="+lock)
+				grow := func(n int) {
+					goal := number(t, store.DB(), "SELECT count(*) FROM orders") + n
+					eventually(t, "orders are placed", func() bool { return number(t, store.DB(), "SELECT count(*) FROM orders") >= goal })
+				}
+				for range 2 {
+					grow(50)
+					must(t, s.children[0].cmd.Process.Signal(syscall.SIGSTOP))
+					time.Sleep(3 * swarmWindow) //nolint:forbidigo // that long it stands still
+					must(t, s.children[0].cmd.Process.Signal(syscall.SIGCONT))
+					grow(50)
+				}
+				s.quiet()
+				finished(t, store.DB(), 60*time.Second)
+				s.stop()
+				verifySwarm(t, store.DB(), db, 0)
+			})
+		}
+	}
 }
 
 // finished waits until every order has had its effect and nothing is in work.
@@ -167,109 +197,3 @@ func verifySwarm(t *testing.T, db *gorm.DB, kind swarmDB, kills int) {
 	}
 }
 
-// swarm starts and kills the processes.
-type swarm struct {
-	t        *testing.T
-	db       swarmDB
-	dsn      string
-	perChild int
-	children []*swarmChild
-}
-
-type swarmChild struct {
-	cmd   *exec.Cmd
-	stdin interface{ Close() error }
-	said  *bufio.Reader
-}
-
-func (s *swarm) start() {
-	s.t.Helper()
-	cmd := exec.Command(os.Args[0]) //nolint:gosec,noctx // this test binary; it is stopped below
-	cmd.Env = append(os.Environ(), childEnv+"=swarm", "GOCAP_TEST_KIND="+s.db.name, "GOCAP_TEST_DB="+s.dsn)
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	must(s.t, err)
-	out, err := cmd.StdoutPipe()
-	must(s.t, err)
-	must(s.t, cmd.Start())
-	c := &swarmChild{cmd, in, bufio.NewReader(out)}
-	s.children = append(s.children, c)
-	s.t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	if line, err := c.said.ReadString('\n'); err != nil || line != "loaded\n" {
-		s.t.Fatalf("a child said %q, %v", line, err)
-	}
-}
-
-func (s *swarm) kill(i int) {
-	s.t.Helper()
-	c := s.children[i]
-	s.children = append(s.children[:i], s.children[i+1:]...)
-	must(s.t, c.cmd.Process.Kill())
-	if err := c.cmd.Wait(); err == nil || c.cmd.ProcessState.Exited() {
-		s.t.Errorf("a child ended by itself: %v", c.cmd.ProcessState)
-	}
-}
-
-// quiet ends the load.
-func (s *swarm) quiet() {
-	for _, c := range s.children {
-		must(s.t, c.cmd.Process.Signal(quietSignal))
-	}
-}
-
-// stop ends the children in order.
-func (s *swarm) stop() {
-	for _, c := range s.children {
-		must(s.t, c.stdin.Close())
-	}
-	for _, c := range s.children {
-		if err := c.cmd.Wait(); err != nil {
-			s.t.Errorf("a child ended with %v", err)
-		}
-	}
-}
-
-var errSwarm = errors.New("swarm")
-
-// place writes an order and its message in one transaction.
-func (s *service) placeOrder(ctx context.Context, id string, fail error) error {
-	return s.store.DB().WithContext(ctx).Transaction(func(tx *gorm.DB) error {
-		if err := tx.Exec("INSERT INTO orders (id) VALUES (?)", id).Error; err != nil {
-			return err
-		}
-		if err := s.bus.Publish(ctx, tx, "order.placed", order{id}); err != nil {
-			return err
-		}
-		return fail
-	})
-}
-
-// load places orders until quiet, some of which are rolled back.
-func (s *service) swarmLoad(ctx context.Context, wg *sync.WaitGroup, pause time.Duration) {
-	for worker := range 2 {
-		wg.Go(func() {
-			for n := 0; ctx.Err() == nil; n++ {
-				id := fmt.Sprintf("%d-%d-%d", os.Getpid(), worker, n)
-				var err error
-				if n%7 == 6 {
-					err = s.placeOrder(ctx, "rolled-back-"+id, errSwarm)
-				} else {
-					err = s.placeOrder(ctx, id, nil)
-				}
-				if err != nil && !errors.Is(err, errSwarm) && ctx.Err() == nil {
-					fmt.Fprintln(os.Stderr, "child: place:", err)
-				}
-				select {
-				case <-ctx.Done():
-				case <-time.After(pause):
-				}
-			}
-		})
-	}
-}
-
-// alive reports whether a process is there.
-func alive(pid int) bool {
-	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	return err == nil && !strings.Contains(string(stat), ") Z ")
-}
