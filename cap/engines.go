@@ -79,7 +79,7 @@ func (b *Bus) join(ctx context.Context, e *engines, subs []subscribe.Subscriptio
 	}
 	e.sending = rows.NewKeeper(b.opts.Storage, b.instance(storage.Outbox), b.opts.Logger)
 	e.handling = rows.NewKeeper(b.opts.Storage, b.instance(storage.Inbox), b.opts.Logger)
-	if err := b.assemble(e, subs); err != nil {
+	if err := b.assemble(e, subs); err != nil { //nolint:contextcheck // the hook of outcomes belongs to no call
 		return err
 	}
 	if err := b.declare(ctx, e); err != nil {
