@@ -1,0 +1,178 @@
+package rabbitmq
+
+import (
+	"context"
+	"net"
+	"net/url"
+	"sync/atomic"
+	"time"
+
+	amqp091 "github.com/rabbitmq/amqp091-go"
+
+	"github.com/capbus/gocap/internal/backoff"
+)
+
+const (
+	// callTimeout bounds one request to the broker that is not a publishing.
+	callTimeout = 15 * time.Second
+	// writeTimeout bounds one write to the socket. A broker with an alarm does
+	// not read; by then it has said that it is blocked.
+	writeTimeout = 20 * time.Second
+	// stopGrace is what a request that is under way gets when its caller leaves.
+	stopGrace = time.Second
+	// closeTimeout bounds the closing of a connection.
+	closeTimeout = 3 * time.Second
+)
+
+// conn is one connection. It is never repaired: when it is lost, its link makes
+// another.
+type conn struct {
+	*amqp091.Connection
+
+	raw     net.Conn
+	blocked atomic.Pointer[string] // the broker's reason; nil: it takes messages
+	// done is closed when the connection is and its watcher has finished.
+	done chan struct{}
+}
+
+// rawConn bounds each write.
+type rawConn struct{ net.Conn }
+
+func (c rawConn) Write(b []byte) (int, error) {
+	if err := c.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+		return 0, err
+	}
+	return c.Conn.Write(b)
+}
+
+// dial connects to one host; ctx ends it at any moment.
+func dial(ctx context.Context, c Config, host, name string) (*conn, error) {
+	cfg := amqp091.Config{}
+	if raw := c.AMQP.Connection.AmqpConfig; raw != nil {
+		cfg = *raw
+	}
+	cfg.Recovery = nil // a recovered channel publishes before it confirms
+	if cfg.FrameSize == 0 {
+		cfg.FrameSize = amqp091.FrameSizeUnlimited // as large as the broker lets others send
+	}
+	if c.TLS != nil {
+		cfg.TLSClientConfig = c.TLS
+	}
+	if cfg.TLSClientConfig != nil {
+		cfg.TLSClientConfig = cfg.TLSClientConfig.Clone() // amqp091 writes the host into it
+	}
+	props := amqp091.Table{}
+	for k, v := range cfg.Properties {
+		props[k] = v
+	}
+	if props["connection_name"] == nil {
+		props["connection_name"] = "gocap " + name
+	}
+	cfg.Properties = props
+
+	co := &conn{done: make(chan struct{})}
+	connect := cfg.Dial
+	if connect == nil {
+		connect = func(network, _ string) (net.Conn, error) {
+			d := net.Dialer{Timeout: c.DialTimeout}
+			return d.DialContext(ctx, network, host)
+		}
+	}
+	stop := func() bool { return true }
+	cfg.Dial = func(network, addr string) (net.Conn, error) {
+		nc, err := connect(network, addr)
+		if err != nil {
+			return nil, err
+		}
+		co.raw = rawConn{nc}
+		stop = context.AfterFunc(ctx, func() { _ = nc.Close() })
+		return co.raw, nc.SetDeadline(time.Now().Add(c.DialTimeout)) // of the handshake
+	}
+	address, err := url.Parse(c.URL)
+	if err != nil {
+		return nil, errURL // err quotes it, password included
+	}
+	address.Host = host
+	co.Connection, err = amqp091.DialConfig(address.String(), cfg)
+	if !stop() && err == nil { // ctx has ended meanwhile
+		co.kill()
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	go co.watch(co.NotifyBlocked(make(chan amqp091.Blocking, 4)))
+	return co, nil
+}
+
+// watch keeps what the broker says of being blocked; it ends with the connection.
+func (c *conn) watch(blocks <-chan amqp091.Blocking) {
+	defer close(c.done)
+	for b := range blocks {
+		if b.Active {
+			c.blocked.Store(&b.Reason)
+		} else {
+			c.blocked.Store(nil)
+		}
+	}
+}
+
+// blockedErr is nil unless the broker says that it takes no messages.
+func (c *conn) blockedErr() error {
+	if reason := c.blocked.Load(); reason != nil {
+		return errBlocked(*reason)
+	}
+	return nil
+}
+
+// kill ends the connection without asking the broker. Whoever waits for an
+// answer gets an error.
+func (c *conn) kill() { _ = c.raw.Close() }
+
+// do runs a request that has no bound of its own. When it takes too long, or its
+// caller leaves and it does not end soon, the connection is killed, so that do
+// returns only after f has.
+func (c *conn) do(ctx context.Context, f func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	limit := time.NewTimer(callTimeout)
+	defer limit.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		grace := time.NewTimer(stopGrace)
+		defer grace.Stop()
+		select {
+		case err := <-done:
+			return err
+		case <-grace.C:
+		}
+	case <-limit.C:
+	}
+	c.kill()
+	if err := <-done; err == nil {
+		return nil
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return errNoAnswer
+}
+
+// close says goodbye, or kills the connection if the broker does not listen.
+func (c *conn) close() {
+	t := time.AfterFunc(closeTimeout, c.kill)
+	defer t.Stop()
+	_ = c.Close()
+	c.kill()
+	<-c.done
+}
+
+// pace is the wait between two tries to connect.
+func (c Config) pace() backoff.Backoff {
+	if r := c.AMQP.Connection.Reconnect; r != nil && r.BackoffInitialInterval > 0 && r.BackoffMaxInterval > 0 {
+		return backoff.Backoff{Min: r.BackoffInitialInterval, Max: r.BackoffMaxInterval}
+	}
+	return backoff.Backoff{Min: 50 * time.Millisecond, Max: 500 * time.Millisecond}
+}
