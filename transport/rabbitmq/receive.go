@@ -74,7 +74,7 @@ func (t *Transport) receive(ctx context.Context, src transport.Source, deliver f
 	var loops sync.WaitGroup
 	rctx, lose := context.WithCancelCause(ctx)
 	defer lose(nil)
-	loops.Go(func() { lose(r.pump()) })
+	loops.Go(func() { r.pump(lose) })
 	loops.Go(r.tell)
 	r.loop(rctx, deliver)
 	r.hand.close()
@@ -82,7 +82,10 @@ func (t *Transport) receive(ctx context.Context, src transport.Source, deliver f
 	<-r.cut
 	_ = c.do(context.WithoutCancel(ctx), r.ch.Close)
 	loops.Wait()
-	return unavailable(context.Cause(rctx))
+	if err := context.Cause(rctx); err != nil {
+		return unavailable(fmt.Errorf("group %q: %w", src.Group, err))
+	}
+	return unavailable(fmt.Errorf("group %q: %w", src.Group, errCancelled))
 }
 
 func (t *Transport) checkSource(src transport.Source) error {
@@ -120,6 +123,7 @@ type receiver struct {
 
 	mu     sync.Mutex
 	queued []amqp091.Delivery
+	over   bool
 }
 
 func (r *receiver) consume(ctx context.Context) error {
@@ -142,27 +146,37 @@ func (r *receiver) consume(ctx context.Context) error {
 
 // pump takes deliveries off the channel while others are being stored, so that
 // the next batch is all that came meanwhile: at most a window, which is what the
-// broker leaves unanswered. It returns why there will be no more.
-func (r *receiver) pump() error {
+// broker leaves unanswered. It ends with the consumer: when the channel is lost,
+// what was delivered belongs to others again, so deliver is to stop. When the
+// queue is gone, what has come is nowhere else, so it is still delivered.
+func (r *receiver) pump(lose context.CancelCauseFunc) {
 	for d := range r.in {
 		r.mu.Lock()
 		r.queued = append(r.queued, d)
 		r.mu.Unlock()
-		select {
-		case r.arrived <- struct{}{}:
-		default:
-		}
+		r.signal()
 	}
 	if r.ch.IsClosed() {
-		if err := <-r.closes; err != nil {
-			return fmt.Errorf("group %q: %w", r.src.Group, err)
+		var err error = amqp091.ErrClosed
+		if cause := <-r.closes; cause != nil {
+			err = cause
 		}
-		return fmt.Errorf("group %q: %w", r.src.Group, amqp091.ErrClosed)
+		lose(err)
 	}
-	return fmt.Errorf("group %q: %w", r.src.Group, errCancelled)
+	r.mu.Lock()
+	r.over = true
+	r.mu.Unlock()
+	r.signal()
 }
 
-// loop delivers until ctx ends, and declares the group again now and then: who
+func (r *receiver) signal() {
+	select {
+	case r.arrived <- struct{}{}:
+	default:
+	}
+}
+
+// loop delivers until ctx ends or nothing more comes, and declares the group again now and then: who
 // deletes an exchange takes its bindings along.
 func (r *receiver) loop(ctx context.Context, deliver func(context.Context, []transport.Delivery)) {
 	again := time.NewTicker(r.t.cfg.RefreshInterval)
@@ -170,8 +184,12 @@ func (r *receiver) loop(ctx context.Context, deliver func(context.Context, []tra
 	for ctx.Err() == nil {
 		select {
 		case <-r.arrived:
-			if batch := r.batch(); len(batch) > 0 {
+			batch, over := r.batch()
+			if len(batch) > 0 {
 				deliver(ctx, batch)
+			}
+			if over {
+				return
 			}
 		case <-again.C:
 			if err := r.t.cfg.declareGroup(ctx, r.conn, r.src); err != nil && ctx.Err() == nil {
@@ -182,18 +200,18 @@ func (r *receiver) loop(ctx context.Context, deliver func(context.Context, []tra
 	}
 }
 
-// batch makes deliveries of what is queued.
-func (r *receiver) batch() []transport.Delivery {
+// batch makes deliveries of what is queued; over: nothing more will come.
+func (r *receiver) batch() (batch []transport.Delivery, over bool) {
 	r.mu.Lock()
-	raws := r.queued
+	raws, over := r.queued, r.over
 	r.queued = nil
 	r.mu.Unlock()
-	batch := make([]transport.Delivery, len(raws))
+	batch = make([]transport.Delivery, len(raws))
 	for i, raw := range raws {
 		r.hand.add()
 		batch[i] = r.delivery(raw)
 	}
-	return batch
+	return batch, over
 }
 
 // tell writes answers to the broker; what comes while it writes goes together.
