@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/url"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -33,6 +34,9 @@ type conn struct {
 	blocked atomic.Pointer[string] // the broker's reason; nil: it takes messages
 	// done is closed when the connection is and its watcher has finished.
 	done chan struct{}
+
+	requests  sync.WaitGroup
+	abandoned atomic.Int64
 }
 
 // rawConn bounds each write.
@@ -130,17 +134,32 @@ func (c *conn) blockedErr() error {
 func (c *conn) kill() { _ = c.raw.Close() }
 
 // do runs a request that has no bound of its own. When it takes too long, or its
-// caller leaves and it does not end soon, the connection is killed, so that do
-// returns only after f has.
-func (c *conn) do(ctx context.Context, f func() error) error {
-	done := make(chan error, 1)
-	go func() { done <- f() }()
+// caller leaves and it does not end soon, do returns without it: one queue that
+// hangs must not take the connection from the others. The request then ends when
+// the broker answers, or with the connection, and undo (may be nil) puts right
+// what it has done; nothing that it writes to may be read after such an error.
+func (c *conn) do(ctx context.Context, f func() error, undo func()) error {
+	done := make(chan error)
+	left := make(chan struct{})
+	c.requests.Go(func() {
+		err := f()
+		select {
+		case done <- err:
+		case <-left:
+			if undo != nil {
+				undo()
+			}
+			c.abandoned.Add(-1)
+		}
+	})
 	limit := time.NewTimer(callTimeout)
 	defer limit.Stop()
+	cause := errNoAnswer
 	select {
 	case err := <-done:
 		return err
 	case <-ctx.Done():
+		cause = context.Cause(ctx)
 		grace := time.NewTimer(stopGrace)
 		defer grace.Stop()
 		select {
@@ -150,15 +169,15 @@ func (c *conn) do(ctx context.Context, f func() error) error {
 		}
 	case <-limit.C:
 	}
-	c.kill()
-	if err := <-done; err == nil {
-		return nil
+	if c.abandoned.Add(1) > maxAbandoned {
+		c.kill() // it is not one queue
 	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return errNoAnswer
+	close(left)
+	return unavailable(cause)
 }
+
+// maxAbandoned bounds the requests of one connection that nobody waits for.
+const maxAbandoned = 16
 
 // close says goodbye, or kills the connection if the broker does not listen.
 func (c *conn) close() {
@@ -167,6 +186,7 @@ func (c *conn) close() {
 	_ = c.Close()
 	c.kill()
 	<-c.done
+	c.requests.Wait()
 }
 
 // pace is the wait between two tries to connect.

@@ -34,6 +34,10 @@ func openLane(ctx context.Context, c *conn, window int) (*lane, error) {
 		l.returns = l.ch.NotifyReturn(make(chan amqp091.Return, window))
 		l.closes = l.ch.NotifyClose(make(chan *amqp091.Error, 1))
 		return l.ch.Confirm(false)
+	}, func() {
+		if l.ch != nil {
+			_ = l.ch.Close()
+		}
 	})
 	if err != nil {
 		return nil, err
@@ -213,5 +217,5 @@ func (l *lane) unanswered(ctx context.Context) error {
 
 // close ends the channel, when it is not closed already.
 func (l *lane) close(ctx context.Context) {
-	_ = l.conn.do(ctx, l.ch.Close)
+	_ = l.conn.do(ctx, l.ch.Close, nil)
 }

@@ -34,12 +34,16 @@ func (t *Transport) Unpark(ctx context.Context, group, id string) (*Parked, erro
 	err = co.do(ctx, func() (err error) {
 		ch, err = co.Channel()
 		return err
+	}, func() {
+		if ch != nil {
+			_ = ch.Close()
+		}
 	})
 	if err != nil {
 		return nil, unavailable(err)
 	}
 	// What was looked at and left goes back when the channel is closed.
-	defer func() { _ = co.do(context.WithoutCancel(ctx), ch.Close) }()
+	defer func() { _ = co.do(context.WithoutCancel(ctx), ch.Close, nil) }()
 	for ctx.Err() == nil {
 		p, err := t.unparkNext(ctx, co, ch, t.cfg.queueName(group), id)
 		if p != nil || err != nil {
@@ -56,7 +60,7 @@ func (t *Transport) unparkNext(ctx context.Context, co *conn, ch *amqp091.Channe
 	err := co.do(ctx, func() (err error) {
 		d, ok, err = ch.Get(parkedQueue(queue), false)
 		return err
-	})
+	}, nil)
 	if err != nil {
 		return nil, lasting(errQueue(parkedQueue(queue), err))
 	}
@@ -72,7 +76,7 @@ func (t *Transport) unparkNext(ctx context.Context, co *conn, ch *amqp091.Channe
 	}
 	attempts, _ := d.Headers[headerParkAttempt].(int64)
 	p := &Parked{Message: m, Attempts: int(attempts), Reason: text(d.Headers[headerParkReason])}
-	if err := co.do(ctx, func() error { return d.Ack(false) }); err != nil {
+	if err := co.do(ctx, func() error { return d.Ack(false) }, nil); err != nil {
 		return nil, unavailable(err)
 	}
 	return p, nil

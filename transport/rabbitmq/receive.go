@@ -63,12 +63,9 @@ func (t *Transport) receive(ctx context.Context, src transport.Source, deliver f
 	}
 	r := &receiver{
 		t: t, conn: c, src: src, queue: t.cfg.queueName(src.Group), hand: newHand(),
-		arrived: make(chan struct{}, 1), end: make(chan struct{}), cut: make(chan struct{}),
+		arrived: make(chan struct{}, 1), end: make(chan struct{}), cut: make(chan struct{}), gone: make(chan struct{}),
 	}
 	if err := r.consume(ctx); err != nil {
-		if r.ch != nil {
-			_ = c.do(context.WithoutCancel(ctx), r.ch.Close)
-		}
 		return lasting(err)
 	}
 	var loops sync.WaitGroup
@@ -80,7 +77,10 @@ func (t *Transport) receive(ctx context.Context, src transport.Source, deliver f
 	r.hand.close()
 	close(r.end) // the last answers are told, then the channel is closed
 	<-r.cut
-	_ = c.do(context.WithoutCancel(ctx), r.ch.Close)
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
+	_ = c.do(last, r.ch.Close, nil)
+	close(r.gone)
 	loops.Wait()
 	if err := context.Cause(rctx); err != nil {
 		return unavailable(fmt.Errorf("group %q: %w", src.Group, err))
@@ -120,6 +120,7 @@ type receiver struct {
 	arrived chan struct{} // has a token when there is something in queued
 	end     chan struct{} // closed when no answer comes any more
 	cut     chan struct{} // closed when all answers are told
+	gone    chan struct{} // closed when the channel is, or does not answer
 
 	mu     sync.Mutex
 	queued []amqp091.Delivery
@@ -138,9 +139,14 @@ func (r *receiver) consume(ctx context.Context) error {
 		o := r.t.cfg.AMQP.Consume
 		r.in, err = r.ch.Consume(r.queue, o.Consumer, false, o.Exclusive, false, false, o.Arguments)
 		if err != nil {
+			_ = r.ch.Close()
 			return fmt.Errorf("consume from queue %q: %w", r.queue, err)
 		}
 		return nil
+	}, func() {
+		if r.ch != nil {
+			_ = r.ch.Close() // what it consumes goes back
+		}
 	})
 }
 
@@ -150,11 +156,7 @@ func (r *receiver) consume(ctx context.Context) error {
 // what was delivered belongs to others again, so deliver is to stop. When the
 // queue is gone, what has come is nowhere else, so it is still delivered.
 func (r *receiver) pump(lose context.CancelCauseFunc) {
-	for d := range r.in {
-		r.mu.Lock()
-		r.queued = append(r.queued, d)
-		r.mu.Unlock()
-		r.signal()
+	for r.more() {
 	}
 	if r.ch.IsClosed() {
 		var err error = amqp091.ErrClosed
@@ -167,6 +169,23 @@ func (r *receiver) pump(lose context.CancelCauseFunc) {
 	r.over = true
 	r.mu.Unlock()
 	r.signal()
+}
+
+// more queues the next delivery, or reports that there will be none.
+func (r *receiver) more() bool {
+	select {
+	case d, ok := <-r.in:
+		if !ok {
+			return false
+		}
+		r.mu.Lock()
+		r.queued = append(r.queued, d)
+		r.mu.Unlock()
+		r.signal()
+		return true
+	case <-r.gone:
+		return false
+	}
 }
 
 func (r *receiver) signal() {

@@ -26,7 +26,7 @@ func onChannel(ctx context.Context, c *conn, f func(ch *amqp091.Channel) error) 
 			err = closeErr
 		}
 		return err
-	})
+	}, nil)
 }
 
 // declareExchange makes an exchange; nothing for the default one.
