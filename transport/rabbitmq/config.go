@@ -206,11 +206,12 @@ func (c Config) validate() error {
 	return errors.Join(errs...)
 }
 
-// hosts are all addresses, in the order in which they are tried.
+// hosts are all addresses, in the order in which they are tried; none if the URL
+// is wrong.
 func (c Config) hosts() []string {
 	u, err := amqp091.ParseURI(c.URL)
 	if err != nil {
-		return c.Hosts
+		return nil
 	}
 	return append([]string{net.JoinHostPort(u.Host, fmt.Sprint(u.Port))}, c.Hosts...)
 }

@@ -45,27 +45,24 @@ func failures(h amqp091.Table, queue string) int {
 	return n
 }
 
-// firstDeath is the routing key with which the message came to the queue where it
-// died first. A repeated death moves its entry to the front, so the first queue
-// is named by a header of its own.
-func firstDeath(h amqp091.Table) (key string, ok bool) {
+// firstKey is the routing key with which the message came to the queue when it
+// first died there, or where it died first; empty if it never did. The entry of a
+// queue keeps the first key, whatever comes later.
+func firstKey(h amqp091.Table, queue string) string {
 	all := deaths(h)
 	if len(all) == 0 {
-		return "", false
+		return ""
 	}
 	first := all[len(all)-1]
-	for _, d := range slices.Backward(all) {
-		if d["queue"] == h[headerFirstDeath+"queue"] && d["reason"] == h[headerFirstDeath+"reason"] {
-			first = d
-			break
-		}
+	if i := slices.IndexFunc(all, func(d amqp091.Table) bool { return d["queue"] == queue }); i >= 0 {
+		first = all[i]
 	}
 	keys, _ := first["routing-keys"].([]any)
 	if len(keys) == 0 {
-		return "", false
+		return ""
 	}
-	key, ok = keys[0].(string)
-	return key, ok
+	key, _ := keys[0].(string)
+	return key
 }
 
 // withoutDeaths is a copy of the headers as the sender made them.

@@ -39,19 +39,16 @@ func setMissing(h map[string]string, k, v string) {
 	}
 }
 
-// topic is that of the header, else what the message was first sent with.
+// topic is that of the header, else what the message was sent to this group with.
+// It has another routing key when it comes from the retry queue or was parked.
 func (c Config) topic(queue string, d amqp091.Delivery, header string) string {
 	switch {
 	case header != "":
 		return header
+	case d.Exchange == "" && d.RoutingKey == queue:
+		return firstKey(d.Headers, queue)
 	case c.exchangePerTopic() && d.Exchange != "":
 		return d.Exchange
-	}
-	if key, ok := firstDeath(d.Headers); ok {
-		return key
-	}
-	if d.Exchange == "" && d.RoutingKey == queue {
-		return "" // sent to the queue itself: the key is no topic
 	}
 	return d.RoutingKey
 }

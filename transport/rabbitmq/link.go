@@ -90,6 +90,9 @@ func (l *link) tryLocked(ctx context.Context) *dialing {
 
 func (l *link) dialAny(ctx context.Context, first int) (*conn, error) {
 	hosts := l.cfg.hosts()
+	if len(hosts) == 0 {
+		return nil, errURL
+	}
 	var errs []error
 	for i := range hosts {
 		host := hosts[(first+i)%len(hosts)]

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net"
+	"net/url"
 	"os"
 	"sync"
 	"testing"
@@ -29,6 +31,26 @@ func brokerURL() string {
 	return cmp.Or(os.Getenv("GOCAP_RABBITMQ_URL"), "amqp://guest:guest@127.0.0.1:5672/")
 }
 
+func brokerHost(tb testing.TB) string {
+	tb.Helper()
+	u, err := amqp091.ParseURI(brokerURL())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return net.JoinHostPort(u.Host, fmt.Sprint(u.Port))
+}
+
+// through is the address of the shared broker by way of a cutter.
+func through(tb testing.TB, c *cutter) string {
+	tb.Helper()
+	u, err := url.Parse(brokerURL())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	u.Host = c.addr()
+	return u.String()
+}
+
 func newID() string {
 	id := ids.New()
 	return fmt.Sprintf("%x", id[:])
@@ -39,10 +61,21 @@ func TestConformance(t *testing.T) {
 	for name, kind := range map[string]rabbitmq.QueueKind{"quorum": rabbitmq.Quorum, "classic": rabbitmq.Classic} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			transporttest.Run(t, func(t *testing.T) transport.Transport {
-				t.Helper()
-				return open(t, rabbitmq.Config{Queue: kind})
-			})
+			cutters := sync.Map{}
+			transporttest.Suite{
+				Open: func(t *testing.T) transport.Transport {
+					t.Helper()
+					c := newCutter(t, brokerHost(t))
+					tr := open(t, rabbitmq.Config{Queue: kind, URL: through(t, c)})
+					cutters.Store(transport.Transport(tr), c)
+					return tr
+				},
+				Cut: func(t *testing.T, tr transport.Transport) {
+					t.Helper()
+					c, _ := cutters.Load(tr)
+					c.(*cutter).cut()
+				},
+			}.Run(t)
 		})
 	}
 }

@@ -20,7 +20,7 @@ type publisher struct {
 }
 
 func newPublisher(cfg Config, l *link) *publisher {
-	return &publisher{cfg: cfg, link: l, free: make(chan struct{}, cfg.Channels), declared: map[string]*conn{}}
+	return &publisher{cfg: cfg, link: l, free: make(chan struct{}, max(1, cfg.Channels)), declared: map[string]*conn{}}
 }
 
 // send answers each message that has no answer. After a channel was closed for a
