@@ -27,6 +27,9 @@ const (
 	modGorm   = "gorm.io/gorm"
 	modSQLite = "github.com/libtnb/sqlite"
 	modModern = "modernc.org/sqlite"
+	modAMQP   = "github.com/rabbitmq/amqp091-go"
+	modWM     = "github.com/ThreeDotsLabs/watermill"
+	modWMAMQP = "github.com/ThreeDotsLabs/watermill-amqp/v3"
 )
 
 // testOnly lists the modules that test files of every package may import.
@@ -73,6 +76,12 @@ func table() []row {
 		{
 			pkg:      "transport/memqueue",
 			ours:     []string{"transport", "internal/*"},
+			testOurs: []string{"transport/transporttest"},
+		},
+		{
+			pkg:      "transport/rabbitmq",
+			ours:     []string{"transport", "internal/*"},
+			mods:     []string{modAMQP, modWM, modWMAMQP},
 			testOurs: []string{"transport/transporttest"},
 		},
 		{

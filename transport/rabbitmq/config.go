@@ -17,8 +17,9 @@ import (
 	"github.com/capbus/gocap/transport"
 )
 
-// DefaultURL is where a broker on this machine listens.
-const DefaultURL = "amqp://guest:guest@localhost:5672/"
+// DefaultURL is where a broker on this machine listens, with the user that every
+// broker has.
+const DefaultURL = "amqp://localhost:5672/"
 
 // DefaultExchange is that of the .NET library CAP. Buses of another version
 // than v1 use it with a dot and the version behind it.

@@ -20,7 +20,7 @@ func TestValidateNamesEverything(t *testing.T) {
 		t.Errorf("the zero value: %v", err)
 	}
 	err := rabbitmq.New(rabbitmq.Config{
-		URL: "http://u:s3cret@host", Hosts: []string{"host"}, Exchange: strings.Repeat("x", 250), Queue: 7,
+		URL: "http://host", Hosts: []string{"host"}, Exchange: strings.Repeat("x", 250), Queue: 7,
 		Channels: -1, Window: -1, MaxMessageBytes: -1, ConfirmTimeout: -1, DialTimeout: -1, RefreshInterval: -1,
 		AMQP: wmamqp.Config{
 			Publish: wmamqp.PublishConfig{Immediate: true, Transactional: true},

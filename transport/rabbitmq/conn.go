@@ -35,8 +35,11 @@ type conn struct {
 	// done is closed when the connection is and its watcher has finished.
 	done chan struct{}
 
-	requests  sync.WaitGroup
-	abandoned atomic.Int64
+	abandoned atomic.Int64 // requests
+
+	mu       sync.Mutex
+	closing  bool           // no request begins
+	requests sync.WaitGroup // begun under mu
 }
 
 // rawConn bounds each write.
@@ -141,6 +144,11 @@ func (c *conn) kill() { _ = c.raw.Close() }
 func (c *conn) do(ctx context.Context, f func() error, undo func()) error {
 	done := make(chan error)
 	left := make(chan struct{})
+	c.mu.Lock()
+	if c.closing {
+		c.mu.Unlock()
+		return unavailable(amqp091.ErrClosed)
+	}
 	c.requests.Go(func() {
 		err := f()
 		select {
@@ -152,6 +160,7 @@ func (c *conn) do(ctx context.Context, f func() error, undo func()) error {
 			c.abandoned.Add(-1)
 		}
 	})
+	c.mu.Unlock()
 	limit := time.NewTimer(callTimeout)
 	defer limit.Stop()
 	cause := errNoAnswer
@@ -186,6 +195,9 @@ func (c *conn) close() {
 	_ = c.Close()
 	c.kill()
 	<-c.done
+	c.mu.Lock()
+	c.closing = true
+	c.mu.Unlock()
 	c.requests.Wait()
 }
 

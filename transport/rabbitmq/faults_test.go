@@ -30,8 +30,8 @@ func onNode(t *testing.T, n *node, cfg rabbitmq.Config) *rabbitmq.Transport {
 // client's success. One node serves all cases, one after another.
 func TestFaults(t *testing.T) {
 	t.Parallel()
-	n := newNode(t)
-	for _, c := range []struct {
+	n := newNode(t, "consumer_timeout = 2000")
+	for _, c := range []struct { //nolint:paralleltest // they share one node
 		name string
 		run  func(t *testing.T, n *node)
 	}{
@@ -42,9 +42,11 @@ func TestFaults(t *testing.T) {
 		{"connections closed by the broker", faultClosed},
 		{"exchange deleted", faultExchange},
 		{"queue deleted", faultQueue},
+		{"channel closed by the broker", faultTimeout},
 		{"memory alarm", faultAlarm},
 	} {
-		t.Run(c.name, func(t *testing.T) { //nolint:paralleltest // one node
+		t.Run(c.name, func(t *testing.T) {
+			n.t = t
 			if n.cmd == nil && c.name != "broker absent at start" {
 				n.start()
 			}
@@ -54,6 +56,7 @@ func TestFaults(t *testing.T) {
 }
 
 func faultAbsent(t *testing.T, n *node) {
+	t.Helper()
 	tr := onNode(t, n, rabbitmq.Config{})
 	f := newTraffic(t, tr)
 	if err := tr.Declare(t.Context(), f.source()); !errors.Is(err, transport.ErrUnavailable) {
@@ -70,6 +73,7 @@ func faultAbsent(t *testing.T, n *node) {
 }
 
 func faultRestart(t *testing.T, n *node) {
+	t.Helper()
 	for _, kind := range []rabbitmq.QueueKind{rabbitmq.Quorum, rabbitmq.Classic} {
 		f := newTraffic(t, onNode(t, n, rabbitmq.Config{Queue: kind}))
 		const each = 4000
@@ -88,6 +92,7 @@ func faultRestart(t *testing.T, n *node) {
 // faultKill has no quorum queue: killed soon after its declaration, the only
 // member of one finds no leader any more with RabbitMQ 3.10, whoever asks.
 func faultKill(t *testing.T, n *node) {
+	t.Helper()
 	f := newTraffic(t, onNode(t, n, rabbitmq.Config{Queue: rabbitmq.Classic}))
 	const each = 4000
 	for range 3 {
@@ -101,6 +106,7 @@ func faultKill(t *testing.T, n *node) {
 }
 
 func faultCut(t *testing.T, n *node) {
+	t.Helper()
 	c := newCutter(t, n.host())
 	f := newTraffic(t, onNode(t, n, rabbitmq.Config{URL: "amqp://guest:guest@" + c.addr() + "/"}))
 	const each = 4000
@@ -116,6 +122,7 @@ func faultCut(t *testing.T, n *node) {
 }
 
 func faultClosed(t *testing.T, n *node) {
+	t.Helper()
 	f := newTraffic(t, onNode(t, n, rabbitmq.Config{}))
 	const each = 6000
 	for range 3 {
@@ -130,6 +137,7 @@ func faultClosed(t *testing.T, n *node) {
 // faultExchange has the broker close the channels that publish (404), and takes
 // the bindings away.
 func faultExchange(t *testing.T, n *node) {
+	t.Helper()
 	f := newTraffic(t, onNode(t, n, rabbitmq.Config{RefreshInterval: 300 * time.Millisecond}))
 	const each = 4000
 	for range 3 {
@@ -147,6 +155,7 @@ func faultExchange(t *testing.T, n *node) {
 
 // faultQueue deletes the queue between two waves: what is in a queue goes with it.
 func faultQueue(t *testing.T, n *node) {
+	t.Helper()
 	for _, kind := range []rabbitmq.QueueKind{rabbitmq.Quorum, rabbitmq.Classic} {
 		f := newTraffic(t, onNode(t, n, rabbitmq.Config{Queue: kind}))
 		r := rawDial(t, n.url())
@@ -166,7 +175,47 @@ func faultQueue(t *testing.T, n *node) {
 	}
 }
 
+// faultTimeout has the broker close a channel that consumes, because its delivery
+// was not answered for too long. Others go on.
+func faultTimeout(t *testing.T, n *node) {
+	t.Helper()
+	tr := onNode(t, n, rabbitmq.Config{})
+	f := newTraffic(t, tr)
+	ctx, cancel := context.WithTimeout(t.Context(), wait)
+	defer cancel()
+	src := transport.Source{Group: "gocap-test-" + newID(), Topics: []string{"slow"}, Window: 1}
+	if err := tr.Declare(ctx, src); err != nil {
+		t.Fatal(err)
+	}
+	if err := tr.Send(ctx, []*transport.Message{message("slow", "")})[0]; err != nil {
+		t.Fatal(err)
+	}
+	f.send(2000, 20)
+	var late transport.Delivery
+	err := tr.Receive(ctx, src, func(dctx context.Context, batch []transport.Delivery) {
+		late = batch[0]
+		<-dctx.Done() // the end of the channel reaches whoever stores the batch
+	})
+	if ctx.Err() != nil || !errors.Is(err, transport.ErrUnavailable) {
+		t.Errorf("receive: %v, want ErrUnavailable with the broker's cause", err)
+	}
+	if err := late.Ack(); err == nil {
+		t.Error("an ack after the channel was closed is no error")
+	}
+	again, stop := context.WithCancel(ctx)
+	if err := tr.Receive(again, src, func(_ context.Context, batch []transport.Delivery) {
+		if err := batch[0].Ack(); err != nil {
+			t.Error(err)
+		}
+		stop()
+	}); err != nil || ctx.Err() != nil {
+		t.Errorf("it did not come again: %v, %v", err, ctx.Err())
+	}
+	f.complete(2000)
+}
+
 func faultAlarm(t *testing.T, n *node) {
+	t.Helper()
 	tr := onNode(t, n, rabbitmq.Config{})
 	f := newTraffic(t, tr)
 	const each = 4000

@@ -10,7 +10,7 @@ type answerKind uint8
 
 const (
 	unanswered answerKind = iota
-	waiting               // nacked, and not yet due to go back
+	waiting               // nacked, and not yet due to go back; or being parked
 	acked
 	nacked   // back to the queue
 	rejected // to the retry queue
@@ -48,6 +48,31 @@ func (h *hand) answer(tag uint64, kind answerKind, after time.Duration) error {
 	if h.answeredLocked(tag) {
 		return nil
 	}
+	return h.setLocked(tag, kind, after)
+}
+
+// reserve takes the place of the first answer, which resolve gives. It reports
+// whether nobody has answered.
+func (h *hand) reserve(tag uint64) (bool, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.answeredLocked(tag) {
+		return false, nil
+	}
+	if h.closed {
+		return false, errNotInHand
+	}
+	h.kinds[tag-h.base] = waiting
+	return true, nil
+}
+
+func (h *hand) resolve(tag uint64, kind answerKind, after time.Duration) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.setLocked(tag, kind, after)
+}
+
+func (h *hand) setLocked(tag uint64, kind answerKind, after time.Duration) error {
 	if h.closed {
 		return errNotInHand
 	}
@@ -70,12 +95,6 @@ func (h *hand) due(tag uint64) {
 	delete(h.timers, tag)
 	h.kinds[tag-h.base] = nacked
 	h.signal()
-}
-
-func (h *hand) answered(tag uint64) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.closed || h.answeredLocked(tag)
 }
 
 func (h *hand) answeredLocked(tag uint64) bool {

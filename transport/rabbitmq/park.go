@@ -17,7 +17,7 @@ type Parked struct {
 	Reason   string
 }
 
-// ErrNotParked: no message of that id is parked.
+// ErrNotParked is the answer when no message of that id is parked.
 var ErrNotParked = errors.New("no message of that id is parked")
 
 // Unpark sends a parked message back to the queue of its group, with attempts as

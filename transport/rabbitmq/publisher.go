@@ -16,7 +16,8 @@ type publisher struct {
 	mu       sync.Mutex
 	idle     []*lane
 	declared map[string]*conn // exchanges, and on which connection
-	closing  sync.WaitGroup   // lanes on their way out
+	closed   bool
+	closing  sync.WaitGroup // lanes on their way out, begun under mu
 }
 
 func newPublisher(cfg Config, l *link) *publisher {
@@ -129,13 +130,15 @@ func (p *publisher) lane(ctx context.Context) (*lane, error) {
 // release keeps a lane that is as good as new. Another one is closed without
 // making the Send wait for it.
 func (p *publisher) release(ctx context.Context, l *lane) {
-	if !l.broken && !l.ch.IsClosed() {
-		p.mu.Lock()
-		p.idle = append(p.idle, l)
-		p.mu.Unlock()
-	} else if !l.ch.IsClosed() {
+	p.mu.Lock()
+	switch {
+	case l.ch.IsClosed() || p.closed:
+	case l.broken:
 		p.closing.Go(func() { l.close(context.WithoutCancel(ctx)) })
+	default:
+		p.idle = append(p.idle, l)
 	}
+	p.mu.Unlock()
 	<-p.free
 }
 
@@ -199,7 +202,7 @@ func (p *publisher) check(ctx context.Context, f func(c *conn) error) error {
 // close waits for what is on its way out. The link is closed before.
 func (p *publisher) close() {
 	p.mu.Lock()
-	p.idle = nil
+	p.closed, p.idle = true, nil
 	p.mu.Unlock()
 	p.closing.Wait()
 }

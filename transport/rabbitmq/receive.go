@@ -286,5 +286,3 @@ func (d *delivery) Nack(after time.Duration) error { return d.answer(nacked, aft
 func (d *delivery) answer(kind answerKind, after time.Duration) error {
 	return d.hand.answer(d.tag, kind, after)
 }
-
-func (d *delivery) answered() bool { return d.hand.answered(d.tag) }

@@ -78,15 +78,15 @@ func (d *retried) Fail(ctx context.Context, reason error) (bool, error) {
 	if d.attempt < d.retry.Attempts {
 		return false, d.answer(rejected, 0)
 	}
-	if d.answered() {
-		return false, nil
+	if first, err := d.hand.reserve(d.tag); !first {
+		return false, err
 	}
 	if err := d.t.park(ctx, d.queue, d.msg, d.raw, d.attempt, reason); err != nil {
-		// It stays with us, so that a broker that is full is not asked again at
-		// once.
-		return false, errors.Join(err, d.Nack(time.Second))
+		// It stays with us for a while, so that a broker that is full is not
+		// asked again at once.
+		return false, errors.Join(err, d.hand.resolve(d.tag, nacked, time.Second))
 	}
-	return true, d.Ack()
+	return true, d.hand.resolve(d.tag, acked, 0)
 }
 
 // park puts a message into the queue that nobody consumes.
