@@ -46,10 +46,32 @@ debian_packages() {
 		apt-get install -y -qq --no-install-recommends "$@" </dev/null
 }
 
+# Tests of transport/rabbitmq share a broker, which they never stop; for what they
+# stop they start nodes of their own, with the same program.
+rabbitmq_answers() { (exec 3<>/dev/tcp/127.0.0.1/5672) 2>/dev/null; }
+
+need_rabbitmq() {
+	if ! command -v rabbitmq-server >/dev/null && [[ -e /etc/debian_version && $EUID -eq 0 ]]; then
+		echo "test.sh: installing RabbitMQ"
+		debian_packages rabbitmq-server
+	fi
+	command -v rabbitmq-server >/dev/null || missing \
+		"the program rabbitmq-server is missing; the tests of transport/rabbitmq stop and start brokers of their own." \
+		"Debian, Ubuntu: sudo apt-get install rabbitmq-server" \
+		"macOS: brew install rabbitmq"
+	[[ -n ${GOCAP_RABBITMQ_URL:-} ]] && return
+	if ! rabbitmq_answers && [[ $EUID -eq 0 ]]; then
+		rabbitmq-server -detached && timeout 60 rabbitmqctl await_startup >/dev/null
+	fi
+	rabbitmq_answers || missing \
+		"no RabbitMQ answers at 127.0.0.1:5672." \
+		"Start one (rabbitmq-server -detached), or set GOCAP_RABBITMQ_URL."
+}
+
 need_go
 need_c_compiler
-# Services that tests need are made ready here, one function each as above. So
-# far no test needs one.
+# Services that tests need are made ready here, one function each as above.
+need_rabbitmq
 
 packages=(./...)
 for argument in "$@"; do

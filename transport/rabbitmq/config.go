@@ -39,6 +39,15 @@ const (
 	AsIs
 )
 
+// String is the name of the constant, in lower case.
+func (k QueueKind) String() string {
+	names := []string{"quorum", "classic", "as is"}
+	if k < 0 || int(k) >= len(names) {
+		return fmt.Sprintf("QueueKind(%d)", int(k))
+	}
+	return names[k]
+}
+
 // Config configures a Transport. The zero value talks to DefaultURL as the .NET
 // library CAP does.
 type Config struct {
@@ -187,7 +196,7 @@ func (c Config) validate() error {
 		bad(err != nil || strings.Contains(h, "@"), "Hosts has an entry that is not host:port; user and password stand in URL")
 	}
 	bad(len(c.Exchange) > transport.MaxTopicBytes-21, "Exchange has %d bytes; at most %d are allowed, so that a version fits behind it", len(c.Exchange), transport.MaxTopicBytes-21)
-	bad(c.Queue < Quorum || c.Queue > AsIs, "Queue is %d; it is one of Quorum, Classic, AsIs", c.Queue)
+	bad(c.Queue < Quorum || c.Queue > AsIs, "Queue is %v; it is one of Quorum, Classic, AsIs", c.Queue)
 	if f := c.forVersion("").AMQP.Exchange.GenerateName; f("topic") == "" {
 		errs = append(errs, errors.New("rabbitmq: AMQP.Exchange.GenerateName gives the default exchange, which knows queues and no topics; name another one"))
 	}
@@ -256,7 +265,7 @@ func (c Config) LogValue() slog.Value {
 	return slog.GroupValue(
 		slog.String("destination", c.destination()),
 		slog.Bool("tls", strings.HasPrefix(c.URL, "amqps:")),
-		slog.Int("queue", int(c.Queue)),
+		slog.String("queue", c.Queue.String()),
 		slog.Int("channels", c.Channels),
 		slog.Int("window", c.Window),
 		slog.Duration("confirm_timeout", c.ConfirmTimeout),
