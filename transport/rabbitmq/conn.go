@@ -2,6 +2,8 @@ package rabbitmq
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"net"
 	"net/url"
 	"sync"
@@ -54,6 +56,44 @@ func (c rawConn) Write(b []byte) (int, error) {
 
 // dial connects to one host; ctx ends it at any moment.
 func dial(ctx context.Context, c Config, host, name string) (*conn, error) {
+	address, err := url.Parse(c.URL)
+	if err != nil {
+		return nil, errURL // err quotes it, password included
+	}
+	address.Host = host
+	co := &conn{done: make(chan struct{})}
+	cfg := c.settings(name)
+	connect := cfg.Dial
+	if connect == nil {
+		connect = func(network, addr string) (net.Conn, error) {
+			d := net.Dialer{Timeout: c.DialTimeout}
+			return d.DialContext(ctx, network, addr)
+		}
+	}
+	stop := func() bool { return true }
+	cfg.Dial = func(network, addr string) (net.Conn, error) {
+		nc, err := connect(network, addr)
+		if err != nil {
+			return nil, err
+		}
+		co.raw = rawConn{nc}
+		stop = context.AfterFunc(ctx, func() { _ = nc.Close() })
+		return co.raw, nc.SetDeadline(time.Now().Add(c.DialTimeout)) // of the handshake
+	}
+	co.Connection, err = amqp091.DialConfig(address.String(), cfg)
+	if !stop() && err == nil { // ctx has ended meanwhile
+		_ = co.Connection.CloseDeadline(time.Now())
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	go co.watch(co.NotifyBlocked(make(chan amqp091.Blocking, 4)))
+	return co, nil
+}
+
+// settings are those of the user, completed.
+func (c Config) settings(name string) amqp091.Config {
 	cfg := amqp091.Config{}
 	if raw := c.AMQP.Connection.AmqpConfig; raw != nil {
 		cfg = *raw
@@ -69,47 +109,12 @@ func dial(ctx context.Context, c Config, host, name string) (*conn, error) {
 		cfg.TLSClientConfig = cfg.TLSClientConfig.Clone() // amqp091 writes the host into it
 	}
 	props := amqp091.Table{}
-	for k, v := range cfg.Properties {
-		props[k] = v
-	}
+	maps.Copy(props, cfg.Properties)
 	if props["connection_name"] == nil {
 		props["connection_name"] = "gocap " + name
 	}
 	cfg.Properties = props
-
-	co := &conn{done: make(chan struct{})}
-	connect := cfg.Dial
-	if connect == nil {
-		connect = func(network, _ string) (net.Conn, error) {
-			d := net.Dialer{Timeout: c.DialTimeout}
-			return d.DialContext(ctx, network, host)
-		}
-	}
-	stop := func() bool { return true }
-	cfg.Dial = func(network, addr string) (net.Conn, error) {
-		nc, err := connect(network, addr)
-		if err != nil {
-			return nil, err
-		}
-		co.raw = rawConn{nc}
-		stop = context.AfterFunc(ctx, func() { _ = nc.Close() })
-		return co.raw, nc.SetDeadline(time.Now().Add(c.DialTimeout)) // of the handshake
-	}
-	address, err := url.Parse(c.URL)
-	if err != nil {
-		return nil, errURL // err quotes it, password included
-	}
-	address.Host = host
-	co.Connection, err = amqp091.DialConfig(address.String(), cfg)
-	if !stop() && err == nil { // ctx has ended meanwhile
-		co.kill()
-		err = context.Cause(ctx)
-	}
-	if err != nil {
-		return nil, err
-	}
-	go co.watch(co.NotifyBlocked(make(chan amqp091.Blocking, 4)))
-	return co, nil
+	return cfg
 }
 
 // watch keeps what the broker says of being blocked; it ends with the connection.
@@ -150,7 +155,7 @@ func (c *conn) do(ctx context.Context, f func() error, undo func()) error {
 		return unavailable(amqp091.ErrClosed)
 	}
 	c.requests.Go(func() {
-		err := f()
+		err := guarded(f)
 		select {
 		case done <- err:
 		case <-left:
@@ -183,6 +188,17 @@ func (c *conn) do(ctx context.Context, f func() error, undo func()) error {
 	}
 	close(left)
 	return unavailable(cause)
+}
+
+// guarded turns a panic into an error: f may call a TopologyBuilder of the user's,
+// and nobody above this goroutine could catch it.
+func guarded(f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panicked: %v", p)
+		}
+	}()
+	return f()
 }
 
 // maxAbandoned bounds the requests of one connection that nobody waits for.

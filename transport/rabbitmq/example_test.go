@@ -12,7 +12,7 @@ import (
 
 func ExampleNew() {
 	tr := rabbitmq.New(rabbitmq.Config{
-		URL:   "amqp://shop:password@rabbit-1:5672/shop",
+		URL:   "amqp://rabbit-1:5672/shop",
 		Hosts: []string{"rabbit-2:5672"},
 	})
 	defer func() { _ = tr.Close() }() // after the bus has stopped
@@ -40,7 +40,7 @@ func ExampleConfig_LogValue() {
 		}
 		return a
 	}}))
-	log.Info("made", "rabbitmq", rabbitmq.Config{URL: "amqps://shop:password@rabbit-1/shop"})
+	log.Info("made", "rabbitmq", rabbitmq.Config{URL: "amqps://shop:password@rabbit-1/shop"}) //nolint:gosec // what must not be shown
 	// Output:
 	// level=INFO msg=made rabbitmq.destination="rabbit-1:5671 shop cap.default.router" rabbitmq.tls=true rabbitmq.queue=quorum rabbitmq.channels=8 rabbitmq.window=500 rabbitmq.confirm_timeout=30s
 }

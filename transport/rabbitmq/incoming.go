@@ -1,6 +1,9 @@
 package rabbitmq
 
 import (
+	"fmt"
+
+	"github.com/ThreeDotsLabs/watermill/message"
 	amqp091 "github.com/rabbitmq/amqp091-go"
 
 	"github.com/capbus/gocap/transport"
@@ -9,7 +12,7 @@ import (
 // incoming makes a message of a delivery, whoever sent it. Topic and id may be
 // empty: the engine stores such a message as failed, with its body.
 func (c Config) incoming(queue string, d amqp091.Delivery) *transport.Message {
-	wm, err := c.AMQP.Marshaler.Unmarshal(d)
+	wm, err := c.unmarshal(d)
 	if err != nil || wm == nil {
 		wm, _ = Marshaler{}.Unmarshal(d) // a foreign one; never sent back in a loop
 	}
@@ -31,6 +34,17 @@ func (c Config) incoming(queue string, d amqp091.Delivery) *transport.Message {
 	setMissing(m.Headers, transport.HeaderID, m.ID)
 	setMissing(m.Headers, transport.HeaderTopic, m.Topic)
 	return m
+}
+
+// unmarshal turns a panic of a Marshaler of the user's into an error: the message
+// would come again and again.
+func (c Config) unmarshal(d amqp091.Delivery) (m *message.Message, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panicked: %v", p)
+		}
+	}()
+	return c.AMQP.Marshaler.Unmarshal(d)
 }
 
 func setMissing(h map[string]string, k, v string) {

@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill"
+	wmamqp "github.com/ThreeDotsLabs/watermill-amqp/v3/pkg/amqp"
 	amqp091 "github.com/rabbitmq/amqp091-go"
 
 	"github.com/capbus/gocap/transport"
@@ -59,10 +61,8 @@ func TestTwoConnections(t *testing.T) {
 	for range 20 {
 		stored(t, <-done)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if n := len(c.conns) / 2; n != 2 {
-		t.Errorf("%d connections, want 2", n)
+	if n := c.made(); n != 2 {
+		t.Errorf("%d connections were made, want 2", n)
 	}
 }
 
@@ -150,4 +150,44 @@ func certificate(t *testing.T, dir string) *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(cert)
 	return pool
+}
+
+// stuck is a TopologyBuilder that hangs for one group, as a queue does whose nodes
+// have no leader.
+type stuck struct {
+	wmamqp.DefaultTopologyBuilder
+
+	queue string
+	until chan struct{}
+}
+
+func (s *stuck) BuildTopology(ch *amqp091.Channel, p wmamqp.BuildTopologyParams, c wmamqp.Config, l watermill.LoggerAdapter) error {
+	if p.QueueName == s.queue {
+		<-s.until
+	}
+	return s.DefaultTopologyBuilder.BuildTopology(ch, p, c, l)
+}
+
+// TestOneQueueThatHangs does not take the connection from the others.
+func TestOneQueueThatHangs(t *testing.T) {
+	t.Parallel()
+	s := &stuck{queue: "gocap-test-" + newID(), until: make(chan struct{})}
+	c := newCutter(t, brokerHost(t))
+	tr := open(t, rabbitmq.Config{URL: through(t, c), AMQP: wmamqp.Config{TopologyBuilder: s}})
+	t.Cleanup(func() { close(s.until) })
+	other := receive(t, tr, transport.Source{Group: "gocap-test-" + newID(), Topics: []string{"a"}})
+	for range 3 {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		begun := time.Now()
+		err := tr.Declare(ctx, transport.Source{Group: s.queue, Topics: []string{"b"}})
+		if took := time.Since(begun); !errors.Is(err, transport.ErrUnavailable) || took > 5*time.Second {
+			t.Errorf("declare: %v after %v, want ErrUnavailable soon", err, took)
+		}
+		cancel()
+		stored(t, tr.Send(t.Context(), []*transport.Message{message("a", "")}))
+		other.nextAcked()
+	}
+	if n := c.made(); n != 2 {
+		t.Errorf("%d connections were made, want 2", n)
+	}
 }

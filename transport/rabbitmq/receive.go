@@ -68,24 +68,32 @@ func (t *Transport) receive(ctx context.Context, src transport.Source, deliver f
 	if err := r.consume(ctx); err != nil {
 		return lasting(err)
 	}
-	var loops sync.WaitGroup
 	rctx, lose := context.WithCancelCause(ctx)
 	defer lose(nil)
-	loops.Go(func() { r.pump(lose) })
-	loops.Go(r.tell)
-	r.loop(rctx, deliver)
-	r.hand.close()
-	close(r.end) // the last answers are told, then the channel is closed
-	<-r.cut
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
-	defer cancel()
-	_ = c.do(last, r.ch.Close, nil)
-	close(r.gone)
-	loops.Wait()
+	r.run(rctx, lose, deliver)
 	if err := context.Cause(rctx); err != nil {
 		return unavailable(fmt.Errorf("group %q: %w", src.Group, err))
 	}
 	return unavailable(fmt.Errorf("group %q: %w", src.Group, errCancelled))
+}
+
+// run delivers until it is over, then has the last answers told and closes the
+// channel, which gives back what has no answer; so also when deliver panics.
+func (r *receiver) run(ctx context.Context, lose context.CancelCauseFunc, deliver func(context.Context, []transport.Delivery)) {
+	var loops sync.WaitGroup
+	loops.Go(func() { r.pump(lose) })
+	loops.Go(r.tell)
+	defer func() {
+		r.hand.close()
+		close(r.end)
+		<-r.cut
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+		defer cancel()
+		_ = r.conn.do(last, r.ch.Close, nil)
+		close(r.gone)
+		loops.Wait()
+	}()
+	r.loop(ctx, deliver)
 }
 
 func (t *Transport) checkSource(src transport.Source) error {

@@ -49,6 +49,8 @@ func (c Config) exchangeOn(ch *amqp091.Channel, name string) error {
 	}
 	if cause := closeCause(err); cause != nil && cause.Code == amqp091.PreconditionFailed {
 		return fmt.Errorf("exchange %q is there with other settings; delete it, or set Config.ExchangeAsIs or Config.AMQP.Exchange accordingly: %w", name, err)
+	} else if cause != nil && cause.Code == amqp091.AccessRefused && !c.ExchangeAsIs {
+		return fmt.Errorf("exchange %q: the user may not declare it; if it is there, set Config.ExchangeAsIs: %w", name, err)
 	} else if err != nil {
 		return fmt.Errorf("exchange %q: %w", name, err)
 	}

@@ -1,12 +1,14 @@
 package rabbitmq_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
 
 	"github.com/ThreeDotsLabs/watermill"
 	wmamqp "github.com/ThreeDotsLabs/watermill-amqp/v3/pkg/amqp"
+	wmmessage "github.com/ThreeDotsLabs/watermill/message"
 	amqp091 "github.com/rabbitmq/amqp091-go"
 
 	"github.com/capbus/gocap/transport"
@@ -184,5 +186,43 @@ func TestExchangePerTopic(t *testing.T) {
 	r.put(topic, "", amqp091.Publishing{MessageId: "7"})
 	if m := c.nextAcked(); m.Topic != topic {
 		t.Errorf("topic is %q, want that of the exchange", m.Topic)
+	}
+}
+
+// wild panics wherever it is called.
+type wild struct{ rabbitmq.Marshaler }
+
+func (wild) Unmarshal(amqp091.Delivery) (*wmmessage.Message, error) { panic("wild") }
+
+func (wild) ExchangeDeclare(*amqp091.Channel, string, wmamqp.Config) error { panic("wild") }
+
+func (wild) BuildTopology(*amqp091.Channel, wmamqp.BuildTopologyParams, wmamqp.Config, watermill.LoggerAdapter) error {
+	panic("wild")
+}
+
+// TestPanicsOfTheUsersCode lose nothing and leave nothing behind.
+func TestPanicsOfTheUsersCode(t *testing.T) {
+	t.Parallel()
+	src := transport.Source{Group: "gocap-test-" + newID(), Topics: []string{"a"}, Window: 5}
+	tr := open(t, rabbitmq.Config{AMQP: wmamqp.Config{Marshaler: wild{}}})
+	if err := tr.Declare(t.Context(), src); err != nil {
+		t.Fatal(err)
+	}
+	m := message("a", "x")
+	stored(t, tr.Send(t.Context(), []*transport.Message{m}))
+	func() {
+		defer func() { _ = recover() }()
+		_ = tr.Receive(t.Context(), src, func(context.Context, []transport.Delivery) { panic("in deliver") })
+		t.Error("the panic of deliver was swallowed")
+	}()
+	if got := receive(t, tr, src).nextAcked(); got.ID != m.ID || got.Topic != "a" {
+		t.Errorf("message is %+v", got)
+	}
+	built := open(t, rabbitmq.Config{AMQP: wmamqp.Config{TopologyBuilder: wild{}}})
+	if err := built.Declare(t.Context(), src); err == nil || !strings.Contains(err.Error(), "wild") {
+		t.Errorf("declare with a TopologyBuilder that panics: %v", err)
+	}
+	if err := built.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "wild") {
+		t.Errorf("check with a TopologyBuilder that panics: %v", err)
 	}
 }
