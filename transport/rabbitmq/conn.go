@@ -82,7 +82,7 @@ func dial(ctx context.Context, c Config, host, name string) (*conn, error) {
 	}
 	co.Connection, err = amqp091.DialConfig(address.String(), cfg)
 	if !stop() && err == nil { // ctx has ended meanwhile
-		_ = co.Connection.CloseDeadline(time.Now())
+		_ = co.CloseDeadline(time.Now())
 		err = context.Cause(ctx)
 	}
 	if err != nil {
