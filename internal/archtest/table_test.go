@@ -29,6 +29,9 @@ const (
 	modModern = "modernc.org/sqlite"
 	modPgx    = "github.com/jackc/pgx/v5"
 	modGormPg = "gorm.io/driver/postgres"
+	modAMQP   = "github.com/rabbitmq/amqp091-go"
+	modWM     = "github.com/ThreeDotsLabs/watermill"
+	modWMAMQP = "github.com/ThreeDotsLabs/watermill-amqp/v3"
 )
 
 // testOnly lists the modules that test files of every package may import.
@@ -75,6 +78,12 @@ func table() []row {
 		{
 			pkg:      "transport/memqueue",
 			ours:     []string{"transport", "internal/*"},
+			testOurs: []string{"transport/transporttest"},
+		},
+		{
+			pkg:      "transport/rabbitmq",
+			ours:     []string{"transport", "internal/*"},
+			mods:     []string{modAMQP, modWM, modWMAMQP},
 			testOurs: []string{"transport/transporttest"},
 		},
 		{
