@@ -41,10 +41,10 @@ func (w *writer) Append(ctx context.Context, recs ...*storage.Record) error {
 }
 
 func (w *writer) append(ctx context.Context, recs []*storage.Record, given bool) error {
-	if err := w.s.fits(ctx, w.exec, recs); err != nil {
+	if err := w.s.d.probe(ctx, w.exec); err != nil {
 		return err
 	}
-	if err := w.s.d.probe(ctx, w.exec); err != nil {
+	if err := w.s.fits(recs); err != nil {
 		return err
 	}
 	if len(recs) == 1 || !given && w.s.together(recs) == len(recs) {

@@ -198,7 +198,7 @@ func (s *Store) Purge(ctx context.Context, p storage.Purge) (int, error) {
 	}
 	var deleted int64
 	err := s.inTx(ctx, func(ctx context.Context, tx conn) (err error) {
-		if deleted, err = s.d.purge(p).changed(ctx, tx); err != nil {
+		if deleted, err = s.d.purge(ctx, tx, p); err != nil {
 			return err
 		}
 		_, err = s.d.forgetInstances().changed(ctx, tx)
