@@ -120,12 +120,11 @@ func (d *mysql) inboxInsert(rows []inboxRow) query {
 
 // checkLengths compares the names with the widths of their columns.
 func (r *inboxRow) checkLengths() error {
-	const most = 255
 	for _, c := range []struct{ column, value string }{
 		{"the topic", r.Topic}, {"the group", r.Group}, {"the subscriber", r.Subscriber}, {"the message id", r.key},
 	} {
-		if len(c.value) > most {
-			return &lengthError{c.column, len(c.value), most}
+		if len(c.value) > maxName {
+			return &lengthError{c.column, len(c.value), maxName}
 		}
 	}
 	return nil
