@@ -10,11 +10,14 @@ import (
 	"github.com/capbus/gocap/storage"
 )
 
-// insertOutbox uses VALUES alone: for a SELECT the server may lock the counter
-// of the table until the end of the statement.
+// The inserts use VALUES alone: for a SELECT the server may lock the counter of
+// the table until the end of the statement. A row names the clock once, and
+// takes the value from the column after that: to parse it takes a fifth of the
+// time of a batch otherwise.
+
 func (d *mysql) insertOutbox(recs []*storage.Record) query {
 	var sb strings.Builder
-	sb.WriteString("INSERT INTO " + d.published + " (status, id, version, name, owner, headers, body, size, due_at, added_at, updated_at) VALUES ")
+	sb.WriteString("INSERT INTO " + d.published + " (added_at, updated_at, status, id, version, name, owner, headers, body, size, due_at) VALUES ")
 	args := make([]any, 0, 9*len(recs))
 	for i, r := range recs {
 		status, due, wait := startOf(r)
@@ -22,13 +25,13 @@ func (d *mysql) insertOutbox(recs []*storage.Record) query {
 		if i == 0 {
 			value, sep = d.inTransaction("?"), ""
 		}
-		moment := mysqlNow + " + ?"
+		moment := "added_at + ?"
 		if due != nil {
 			moment = "?"
 		} else {
 			due = wait
 		}
-		sb.WriteString(sep + "(" + value + ",?,?,?,?,?,?,?," + moment + "," + mysqlNow + "," + mysqlNow + ")")
+		sb.WriteString(sep + "(" + mysqlNow + ",added_at," + value + ",?,?,?,?,?,?,?," + moment + ")")
 		args = append(args, int64(status), r.ID[:], mysqlBytes(r.Version), mysqlBytes(r.Topic), ownerOf(r.Owner),
 			bytesOf(r.Headers), bytesOf(r.Body), len(r.Headers)+len(r.Body), due)
 	}
@@ -94,8 +97,8 @@ func (d *mysql) insertInboxCarefully(ctx context.Context, tx conn, rows []inboxR
 
 func (d *mysql) inboxInsert(rows []inboxRow) query {
 	var sb strings.Builder
-	sb.WriteString("INSERT INTO " + d.received + " (id, version, group_name, subscriber, name, message_id, owner, headers, body, size," +
-		" status, last_error, due_at, expires_at, added_at, updated_at) VALUES ")
+	sb.WriteString("INSERT INTO " + d.received + " (added_at, updated_at, id, version, group_name, subscriber, name, message_id," +
+		" owner, headers, body, size, status, last_error, due_at, expires_at) VALUES ")
 	args := make([]any, 0, 13*len(rows))
 	for i, r := range rows {
 		if i > 0 {
@@ -106,13 +109,13 @@ func (d *mysql) inboxInsert(rows []inboxRow) query {
 			int64(r.status), mysqlBytes(r.fault))
 		due, expires := "NULL", "NULL"
 		if r.due {
-			due = mysqlNow
+			due = "added_at"
 		}
 		if r.keep >= 0 {
-			expires = mysqlNow + " + ?"
+			expires = "added_at + ?"
 			args = append(args, r.keep)
 		}
-		sb.WriteString("(?,?,?,?,?,?,?,?,?,?,?,?," + due + "," + expires + "," + mysqlNow + "," + mysqlNow + ")")
+		sb.WriteString("(" + mysqlNow + ",added_at,?,?,?,?,?,?,?,?,?,?,?,?," + due + "," + expires + ")")
 	}
 	sb.WriteString(" ON DUPLICATE KEY UPDATE id = id")
 	return query{sb.String(), args}

@@ -102,4 +102,3 @@ func paramsOf(dsn string) map[string]bool {
 	}
 	return names
 }
-
