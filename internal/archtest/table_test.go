@@ -27,6 +27,9 @@ const (
 	modGorm   = "gorm.io/gorm"
 	modSQLite = "github.com/libtnb/sqlite"
 	modModern = "modernc.org/sqlite"
+
+	modGormMySQL = "gorm.io/driver/mysql"
+	modMySQL     = "github.com/go-sql-driver/mysql"
 )
 
 // testOnly lists the modules that test files of every package may import.
@@ -90,6 +93,12 @@ func table() []row {
 			pkg:      "storage/sqlite",
 			ours:     []string{"storage", "storage/gormstore", "internal/*"},
 			mods:     []string{modGorm, modSQLite, modModern},
+			testOurs: []string{"storage/storagetest"},
+		},
+		{
+			pkg:      "storage/mysql",
+			ours:     []string{"storage", "storage/gormstore", "internal/*"},
+			mods:     []string{modGorm, modGormMySQL, modMySQL},
 			testOurs: []string{"storage/storagetest"},
 		},
 

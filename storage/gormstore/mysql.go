@@ -83,7 +83,7 @@ func mysqlError(err error) (number uint64, state string, ok bool) {
 				return n.Uint(), fmt.Sprintf("%s", s.Interface()), true
 			}
 		}
-		if many, is := err.(interface{ Unwrap() []error }); is { //nolint:errorlint // this is the unwrapping
+		if many, is := err.(interface{ Unwrap() []error }); is {
 			for _, e := range many.Unwrap() {
 				if number, state, ok = mysqlError(e); ok {
 					return number, state, ok
@@ -192,5 +192,3 @@ func (d *mysql) inTransaction(value string) string {
 	}
 	return "IF(@@in_transaction, " + value + ", ~0 + 1)"
 }
-
-func mysqlBytes(s string) []byte { return []byte(s) }

@@ -15,12 +15,12 @@ func (d *mysql) rivals(in storage.Instance) query {
 	return textOf("SELECT transport, destination FROM "+d.instances+
 		" WHERE box = ? AND version = ? AND ended_at IS NULL AND beat_at + lease > "+mysqlNow+
 		" AND destination <> '' AND (transport <> ? OR destination <> ?) LIMIT 1",
-		mysqlBytes(in.Box.String()), mysqlBytes(in.Version), transport, destination)
+		[]byte(in.Box.String()), []byte(in.Version), transport, destination)
 }
 
 // placeOf is where an instance sends to, in the form that is stored.
 func placeOf(in storage.Instance) (transport, destination []byte) {
-	return mysqlBytes(messageKey(in.Transport)), mysqlBytes(messageKey(in.Destination))
+	return []byte(messageKey(in.Transport)), []byte(messageKey(in.Destination))
 }
 
 func (d *mysql) join(number int64, in storage.Instance) query {
@@ -28,7 +28,7 @@ func (d *mysql) join(number int64, in storage.Instance) query {
 	return textOf("INSERT INTO "+d.instances+
 		" (number, box, version, transport, destination, joined_at, beat_at, lease)"+
 		" VALUES (?, ?, ?, ?, ?, "+mysqlNow+", "+mysqlNow+", ?)",
-		number, mysqlBytes(in.Box.String()), mysqlBytes(in.Version), transport, destination, microsUp(in.Lease))
+		number, []byte(in.Box.String()), []byte(in.Version), transport, destination, microsUp(in.Lease))
 }
 
 // beat changes a value even within one microsecond: the server does not count a
@@ -64,5 +64,5 @@ func (d *mysql) forgetInstances() query {
 func (d *mysql) others(b storage.Box, version string, number int64) query {
 	return textOf("SELECT number FROM "+d.instances+
 		" WHERE ended_at IS NULL AND box = ? AND version = ? AND number <> ?",
-		mysqlBytes(b.String()), mysqlBytes(version), number)
+		[]byte(b.String()), []byte(version), number)
 }

@@ -66,9 +66,9 @@ func (d *mysql) due(b storage.Box, version string, owner int64, lanes []storage.
 func (d *mysql) lane(b storage.Box, version string, owner int64, group, subscriber string) (string, []any) {
 	if b == storage.Inbox {
 		return "version = ? AND free_owner = ? AND group_name = ? AND subscriber = ?",
-			[]any{mysqlBytes(version), owner, mysqlBytes(group), mysqlBytes(subscriber)}
+			[]any{[]byte(version), owner, []byte(group), []byte(subscriber)}
 	}
-	return "version = ? AND free_owner = ?", []any{mysqlBytes(version), owner}
+	return "version = ? AND free_owner = ?", []any{[]byte(version), owner}
 }
 
 // walk answers with the places of one owner's due rows of a lane, out of the
@@ -99,7 +99,7 @@ func (d *mysql) byID(b storage.Box, ids []storage.ID, owner int64) query {
 func (d *mysql) unmatched(version, group string, after int64, most int) query {
 	return textOf("SELECT 0, "+d.columns(storage.Inbox)+" FROM "+d.received+mysqlByKey+
 		" WHERE version = ? AND group_name = ? AND subscriber = '' AND open_key = '' AND owner IS NULL"+
-		" AND seq > ? ORDER BY seq LIMIT ?", mysqlBytes(version), mysqlBytes(group), after, most)
+		" AND seq > ? ORDER BY seq LIMIT ?", []byte(version), []byte(group), after, most)
 }
 
 // subscribers takes a statement for each: MySQL cannot hop in one.
@@ -107,7 +107,7 @@ func (d *mysql) subscribers(ctx context.Context, db querier, version, group stri
 	var found []string
 	behind, last := "", []byte(nil)
 	for {
-		args := []any{mysqlBytes(version), owner, mysqlBytes(group)}
+		args := []any{[]byte(version), owner, []byte(group)}
 		if last != nil {
 			behind, args = " AND subscriber > ?", append(args, last)
 		}
@@ -175,7 +175,7 @@ func (d *mysql) ownersBetween(ctx context.Context, db querier, b storage.Box, ve
 		err := batches(gaps, lanesPer, func(part []numbers) error {
 			var u union
 			for i, g := range part {
-				end, args := "", []any{i, mysqlBytes(version), g.from}
+				end, args := "", []any{i, []byte(version), g.from}
 				if g.to > 0 {
 					end, args = " AND free_owner < ?", append(args, g.to)
 				}
@@ -215,8 +215,10 @@ func (d *mysql) candidates(b storage.Box, version string, q storage.Query, ps []
 }
 
 func (d *mysql) candidatesByID(b storage.Box, version string, ids []storage.ID) query {
-	return query{"SELECT 0, r.seq, COALESCE(r.owner, 0), r.due_at, r.size FROM " + d.table(b) + " AS r" + mysqlByID +
-		" LEFT JOIN " + d.instances + " AS i ON i.number = r.owner AND i.ended_at IS NULL" +
-		" WHERE r.id IN (" + marks(len(ids)) + ") AND r.version = ? AND r.due_at IS NOT NULL AND i.number IS NULL",
-		append(idArgs(ids), mysqlBytes(version))}
+	return query{
+		"SELECT 0, r.seq, COALESCE(r.owner, 0), r.due_at, r.size FROM " + d.table(b) + " AS r" + mysqlByID +
+			" LEFT JOIN " + d.instances + " AS i ON i.number = r.owner AND i.ended_at IS NULL" +
+			" WHERE r.id IN (" + marks(len(ids)) + ") AND r.version = ? AND r.due_at IS NOT NULL AND i.number IS NULL",
+		append(idArgs(ids), []byte(version)),
+	}
 }

@@ -33,7 +33,7 @@ func (d *mysql) migrating(ctx context.Context, s *Store, f func(ctx context.Cont
 	if err != nil {
 		return err
 	}
-	defer c.Close()
+	defer func() { err = errors.Join(err, c.Close()) }()
 	name, err := d.lockName(ctx, c)
 	if err != nil {
 		return err
@@ -107,9 +107,9 @@ func (d *mysql) makeMigrated() string {
 // catalogue, but not by the server itself, unless lower_case_table_names says so.
 func (d *mysql) hasMigrated() query {
 	name := d.prefix + "migrations"
-	schema, args := "DATABASE()", []any{name, mysqlBytes(name)}
+	schema, args := "DATABASE()", []any{name, []byte(name)}
 	if d.schema != "" {
-		schema, args = "?", []any{d.schema, name, mysqlBytes(name)}
+		schema, args = "?", []any{d.schema, name, []byte(name)}
 	}
 	return query{"SELECT count(*) FROM information_schema.tables WHERE table_schema = " + schema +
 		" AND table_name = ? AND (@@lower_case_table_names > 0 OR CAST(table_name AS BINARY) = ?)", args}

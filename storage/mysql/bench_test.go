@@ -33,6 +33,7 @@ func BenchmarkPublish(b *testing.B) {
 }
 
 func publishMany(b *testing.B, s *gormstore.Store, writers, messages int) {
+	b.Helper()
 	pool, err := s.DB().DB()
 	must(b, err)
 	body := make([]byte, 256)

@@ -76,7 +76,7 @@ func TestNamesThatDoNotFit(t *testing.T) {
 // are opened from now on.
 func packet(t *testing.T, db *sql.DB, size int) {
 	t.Helper()
-	_, err := db.ExecContext(context.Background(), "SET GLOBAL max_allowed_packet = "+strconv.Itoa(size))
+	_, err := db.ExecContext(context.WithoutCancel(t.Context()), "SET GLOBAL max_allowed_packet = "+strconv.Itoa(size))
 	must(t, err)
 }
 

@@ -53,6 +53,7 @@ func TestOverlappingBatches(t *testing.T) {
 
 // acceptAndSettle takes the messages in another order than the others do.
 func acceptAndSettle(t *testing.T, m storage.Member, who, first, n int, fresh map[string]int) error {
+	t.Helper()
 	var recs []*storage.Record
 	for j := range n {
 		recs = append(recs, incoming(strconv.Itoa(first+(j*7+who*11)%n)))
@@ -170,6 +171,7 @@ func TestTwoJoinAtOnce(t *testing.T) {
 }
 
 func joinAs(t *testing.T, s *gormstore.Store, version, destination string) error {
+	t.Helper()
 	_, err := s.Join(t.Context(), storage.Instance{
 		Box: storage.Outbox, Version: version, Lease: time.Minute, Transport: "rabbitmq", Destination: destination,
 	})

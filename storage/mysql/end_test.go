@@ -20,18 +20,18 @@ import (
 func ended(t *testing.T, pool *sql.DB, tx *sql.Tx) {
 	t.Helper()
 	const deadlock = 1213
-	change := func(tx *sql.Tx, where string) error {
-		_, err := tx.ExecContext(t.Context(), "UPDATE business SET v = v + 1 WHERE "+where)
+	change := func(tx *sql.Tx, from, to int) error {
+		_, err := tx.ExecContext(t.Context(), "UPDATE business SET v = v + 1 WHERE id BETWEEN ? AND ?", from, to)
 		return err
 	}
 	other, err := pool.BeginTx(t.Context(), nil)
 	must(t, err)
 	defer func() { must(t, other.Rollback()) }()
-	must(t, change(other, "id > 1")) // the one that has changed less is the victim
-	must(t, change(tx, "id = 1"))
+	must(t, change(other, 2, 5)) // the one that has changed less is the victim
+	must(t, change(tx, 1, 1))
 	waited := make(chan error, 1)
-	go func() { waited <- change(tx, "id = 2") }()
-	must(t, change(other, "id = 1"))
+	go func() { waited <- change(tx, 2, 2) }()
+	must(t, change(other, 1, 1))
 	var answer *driver.MySQLError
 	if err := <-waited; !errors.As(err, &answer) || answer.Number != deadlock {
 		t.Fatalf("the victim of the deadlock: %v", err)

@@ -4,10 +4,9 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"encoding/hex"
 	"os"
-	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -62,18 +61,17 @@ func admin(tb testing.TB) *sql.DB {
 	return db
 }
 
-var databases atomic.Int64
-
 // newDatabase makes an empty database, whose name ends as given, and drops it at
 // the end of the test.
 func newDatabase(tb testing.TB, suffix string) string {
 	tb.Helper()
-	name := "gocap_test_" + strconv.Itoa(os.Getpid()) + "_" + strconv.FormatInt(databases.Add(1), 10) + suffix
+	id := ids.New()
+	name := "gocap_test_" + hex.EncodeToString(id[8:]) + suffix
 	db := admin(tb)
 	_, err := db.ExecContext(tb.Context(), "CREATE DATABASE `"+name+"` CHARACTER SET latin1")
 	must(tb, err)
 	tb.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(tb.Context()), time.Minute)
 		defer cancel()
 		_, err := db.ExecContext(ctx, "DROP DATABASE `"+name+"`")
 		must(tb, err)
