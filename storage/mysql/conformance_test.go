@@ -79,13 +79,14 @@ func TestConformanceOfAnOrdinaryPool(t *testing.T) {
 	}
 }
 
-// TestConformanceOnOneConnection for everything.
+// TestConformanceOnOneConnection for everything; each case has its own.
 func TestConformanceOnOneConnection(t *testing.T) {
 	t.Parallel()
+	one := func(c *mysql.Config) { c.MaxConns = 1 }
+	database := newDatabase(t, "")
+	must(t, open(t, dsn(t, database), one).Migrate(t.Context()))
 	storagetest.Run(t, func(tb testing.TB) storage.Storage {
 		tb.Helper()
-		s := open(tb, dsn(tb, newDatabase(tb, "")), func(c *mysql.Config) { c.MaxConns = 1 })
-		must(tb, s.Migrate(tb.Context()))
-		return s
+		return open(tb, dsn(tb, database), one)
 	})
 }
