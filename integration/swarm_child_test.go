@@ -2,6 +2,7 @@ package integration
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -111,8 +112,7 @@ func (s *service) alone(ctx context.Context, db swarmDB, id string, f func() err
 			return err
 		}
 	}
-	if err := f(); err != nil {
-		return err
-	}
-	return pool.Exec("DELETE FROM working WHERE id = ?", id).Error
+	// Also when it was cut: with its lease lost, another may have the order.
+	free := s.store.DB().WithContext(context.WithoutCancel(ctx))
+	return errors.Join(f(), free.Exec("DELETE FROM working WHERE id = ? AND pid = ?", id, os.Getpid()).Error)
 }

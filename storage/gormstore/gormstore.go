@@ -53,6 +53,7 @@ type Store struct {
 	err    error       // why the store cannot be used
 
 	watch watch
+	heart *heart
 
 	preparing sync.Mutex
 	prepared  bool
@@ -121,6 +122,7 @@ func (s *Store) usePool() error {
 		return fmt.Errorf("gormstore: the *gorm.DB has no *sql.DB: %w", err)
 	}
 	s.looks = newStatements(s.reader, s.d)
+	s.heart = newHeart(s.reader, s.d)
 	return nil
 }
 
@@ -136,7 +138,7 @@ func (s *Store) DB() *gorm.DB { return s.db }
 func (s *Store) Close() error {
 	s.closing.Do(func() {
 		if s.err == nil {
-			s.closeErr = errors.Join(s.looks.close(), s.hot.close())
+			s.closeErr = errors.Join(s.heart.close(), s.looks.close(), s.hot.close())
 		}
 		if s.cfg.Closer != nil {
 			s.closeErr = errors.Join(s.closeErr, s.cfg.Closer.Close())

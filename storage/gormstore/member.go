@@ -5,7 +5,9 @@ import (
 	"crypto/sha256"
 	"database/sql"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/capbus/gocap/internal/ids"
@@ -19,6 +21,7 @@ type member struct {
 	box     storage.Box
 	version string
 	lease   time.Duration
+	left    sync.Once
 }
 
 // Join implements storage.Storage.
@@ -50,6 +53,7 @@ func (s *Store) Join(ctx context.Context, in storage.Instance) (storage.Member, 
 		return nil, fmt.Errorf("gormstore: join: %w", err)
 	}
 	s.prepareHot(ctx, in.Box)
+	s.heart.join()
 	return m, nil
 }
 
@@ -96,14 +100,22 @@ func (m *member) Number() int64 { return m.number }
 
 // Beat implements storage.Member.
 func (m *member) Beat(ctx context.Context) error {
-	n, err := m.s.execOne(m.s.urgent(ctx), m.s.d.beat(m.number))
+	n, err := m.s.beat(ctx, m.s.d.beat(m.number))
 	if err != nil {
 		return m.failed("beat", err)
 	}
 	if n == 0 {
-		return m.failed("beat", storage.ErrLost)
+		m.left.Do(func() { err = m.s.heart.leave() })
+		return m.failed("beat", errors.Join(storage.ErrLost, err))
 	}
 	return nil
+}
+
+func (s *Store) beat(ctx context.Context, q query) (int64, error) {
+	if s.heart.db != nil {
+		return s.heart.beat(ctx, q)
+	}
+	return s.execOne(s.urgent(ctx), q)
 }
 
 // Leave implements storage.Member. A member that was declared dead stays so.
@@ -116,6 +128,7 @@ func (m *member) Leave(ctx context.Context) error {
 		}
 		return nil
 	})
+	m.left.Do(func() { err = errors.Join(err, m.s.heart.leave()) })
 	if err != nil {
 		return m.failed("leave", err)
 	}
