@@ -108,7 +108,7 @@ func TestRabbitMQ(t *testing.T) {
 	r := newRabbit(t)
 	r.network(false)
 	s := start(t, file(t), r.options)
-	const n = 120
+	const n = 40
 	place := func(from, to int) {
 		for i := from; i < to; i++ {
 			must(t, s.place(t.Context(), fmt.Sprint(i), nil))
@@ -123,12 +123,7 @@ func TestRabbitMQ(t *testing.T) {
 		place(n*i/4, n*(i+1)/4)
 		r.network(true) // what there was is cut
 	}
-	eventually(t, "all is handled", func() bool {
-		return number(t, s.store.DB(), "SELECT count(*) FROM chained") >= n &&
-			number(t, s.store.DB(), "SELECT count(*) FROM retried") >= n &&
-			number(t, s.store.DB(), "SELECT count(*) FROM handled") >= n &&
-			number(t, s.store.DB(), "SELECT count(*) FROM cap_published WHERE expires_at IS NULL") == 0
-	})
+	settled(t, s.store.DB(), 4*window) // as slow as the machine is
 	verify(t, s.store.DB())
 	if fails := column(t, s.store.DB(), "SELECT last_error FROM cap_published WHERE retries > 0"); len(fails) > 0 {
 		t.Errorf("a network that was away counted as an attempt: %v", fails)
@@ -161,10 +156,10 @@ func TestRabbitMQForeignMessages(t *testing.T) {
 		put("order.placed", amqp091.Publishing{MessageId: "45", Body: []byte("<xml/>"), ContentType: "application/xml"})
 		put("order.unknown", amqp091.Publishing{MessageId: "46"})
 	})
-	eventually(t, "three are handled and the others stored", func() bool {
-		return number(t, s.store.DB(), "SELECT count(*) FROM effects") >= 3 && number(t, s.store.DB(), "SELECT count(*) FROM chained") >= 3 &&
-			number(t, s.store.DB(), "SELECT count(*) FROM handled") >= 3 && number(t, s.store.DB(), "SELECT count(*) FROM cap_received WHERE expires_at IS NULL") == 0
+	eventually(t, "all have come", func() bool { // six to one group or more, and three that were charged
+		return number(t, s.store.DB(), "SELECT count(DISTINCT message_id) FROM cap_received") >= 9
 	})
+	settled(t, s.store.DB(), 4*window)
 	got := column(t, s.store.DB(), "SELECT id FROM effects")
 	slices.Sort(got)
 	if strings.Join(got, " ") != "anonymous bare dotnet" {
