@@ -1,6 +1,7 @@
 // Package gormstore keeps the outbox and the inbox in a SQL database that the
 // application reaches through gorm. It runs on SQLite (3.35 or later; tested
-// with 3.54 through modernc.org/sqlite) and imports no driver.
+// with 3.54 through modernc.org/sqlite), MariaDB (10.6 or later; tested with
+// 10.11) and MySQL (8.0 or later; not tested yet), and imports no driver.
 //
 // Its statements are fixed texts that run on the connection pool itself, past
 // gorm's callbacks, hooks and logger.
@@ -80,6 +81,15 @@ type Store struct {
 //     a transaction that holds the only one hangs, and so can heartbeats behind
 //     an application that writes a lot.
 //   - Reads wait for writes where there is a single connection.
+//
+// On MySQL and MariaDB, what package mysql sets in a DSN and an application may
+// not have set:
+//   - Without interpolateParams=true each statement takes three round trips.
+//   - With a maxAllowedPacket larger than the server's, as the driver's default
+//     may be, the server closes the connection for a statement that is too
+//     large. The Store knows the limit; the application's own statements do not.
+//   - clientFoundRows=true makes storing received messages take four statements
+//     a batch instead of one.
 func New(db *gorm.DB, cfg Config) *Store {
 	s := &Store{db: db, cfg: cfg}
 	s.err = errors.Join(cfg.Validate(), s.usePool())

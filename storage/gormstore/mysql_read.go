@@ -3,6 +3,7 @@ package gormstore
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -32,34 +33,49 @@ const (
 
 // union joins selects, each of which has its own order and limit.
 type union struct {
-	sb   strings.Builder
-	args []any
+	parts []string
+	args  []any
 }
 
 func (u *union) add(text string, args ...any) {
-	if u.sb.Len() > 0 {
-		u.sb.WriteString(" UNION ALL ")
-	}
-	u.sb.WriteString("(" + text + ")")
+	u.parts = append(u.parts, text)
 	u.args = append(u.args, args...)
 }
 
-func (u *union) query() query { return query{u.sb.String(), u.args} }
+func (u *union) text() string {
+	if len(u.parts) == 1 {
+		return u.parts[0]
+	}
+	return "(" + strings.Join(u.parts, ") UNION ALL (") + ")"
+}
 
-// due: the waits come first, and all parts of the statement see the same moment.
+func (u *union) query() query { return query{u.text(), u.args} }
+
+// due: all parts of the statement see the same moment. The lanes are united as
+// places of rows, before the rows themselves are read: a union of bodies is made
+// through a table on the disk, even when there are none.
 func (d *mysql) due(b storage.Box, version string, owner int64, lanes []storage.Lane, _ int) query {
 	var u union
 	for _, l := range lanes {
 		where, args := d.lane(b, version, owner, l.Group, l.Subscriber)
-		u.add("SELECT 1, 0, '', '', '', 0, '', '', 0, 0, 0, '', due_at, due_at - "+mysqlNow+", 0, '', '', '' FROM "+
-			d.table(b)+mysqlByDue+" WHERE "+where+" AND due_at > "+mysqlNow+" ORDER BY due_at LIMIT 1", args...)
+		u.add("SELECT 1 AS kind, 0 AS lane, NULL AS place, due_at AS due FROM "+d.table(b)+mysqlByDue+
+			" WHERE "+where+" AND due_at > "+mysqlNow+" ORDER BY due_at LIMIT 1", args...)
 	}
-	for _, l := range lanes {
-		w := d.walk(b, version, owner, l, 0)
-		u.add("SELECT 0, "+d.columns(b)+" FROM ("+w.text+") AS k STRAIGHT_JOIN "+d.table(b)+" AS r ON r.seq = k.place"+
-			" ORDER BY k.due, k.place LIMIT ?", append(w.args, l.Limit)...)
+	for i, l := range lanes {
+		w := d.walk(fmt.Sprintf("0, %d, ", i), b, version, owner, l, 0)
+		u.add(w.text, w.args...)
 	}
-	return u.query()
+	columns := "k.kind, IFNULL(r.seq, 0), IFNULL(r.id, ''), IFNULL(r.version, ''), IFNULL(r.name, ''), r.owner," +
+		" IFNULL(r.headers, ''), IFNULL(r.body, ''), IFNULL(r.status, 0), IFNULL(r.retries, 0), IFNULL(r.takeovers, 0)," +
+		" IFNULL(r.last_error, ''), IFNULL(r.due_at, 0), IF(k.kind = 1, k.due - " + mysqlNow + ", " + mysqlNow + " - r.added_at)," +
+		" r.expires_at IS NOT NULL"
+	if b == storage.Inbox {
+		columns += ", IFNULL(r.group_name, ''), IFNULL(r.subscriber, ''), IFNULL(r.message_id, '')"
+	} else {
+		columns += ", '', '', ''"
+	}
+	return query{"SELECT " + columns + " FROM (" + u.text() + ") AS k LEFT JOIN " + d.table(b) + " AS r ON r.seq = k.place" +
+		" ORDER BY k.kind DESC, k.lane, k.due, k.place", u.args}
 }
 
 // lane is the condition for an owner's rows of a lane; owner 0 is nobody.
@@ -72,22 +88,21 @@ func (d *mysql) lane(b storage.Box, version string, owner int64, group, subscrib
 }
 
 // walk answers with the places of one owner's due rows of a lane, out of the
-// index alone. Behind a position it has two ranges, the rest of its moment and
-// what is later: a comparison of both columns as one would not use the index.
-func (d *mysql) walk(b storage.Box, version string, owner int64, l storage.Lane, stale int64) query {
+// index alone, behind columns of the caller's. Behind a position it has two
+// ranges, the rest of its moment and what is later: a comparison of both columns
+// as one would not use the index.
+func (d *mysql) walk(columns string, b storage.Box, version string, owner int64, l storage.Lane, stale int64) query {
 	where, args := d.lane(b, version, owner, l.Group, l.Subscriber)
-	from := "SELECT seq AS place, due_at AS due FROM " + d.table(b) + mysqlByDue + " WHERE " + where
+	from := "seq AS place, due_at AS due FROM " + d.table(b) + mysqlByDue + " WHERE " + where + " AND due_at <= " + mysqlNow + " - ?"
 	args = append(args, stale)
 	if l.After == (storage.Position{}) {
-		return query{from + " AND due_at <= " + mysqlNow + " - ? ORDER BY due_at, seq LIMIT ?", append(args, l.Limit)}
+		return query{"SELECT " + columns + from + " ORDER BY due_at, seq LIMIT ?", append(args, l.Limit)}
 	}
 	at := l.After.DueAt.UnixMicro()
 	var u union
-	u.add(from+" AND due_at <= "+mysqlNow+" - ? AND due_at = ? AND seq > ? ORDER BY seq LIMIT ?",
-		append(slices.Clone(args), at, l.After.Seq, l.Limit)...)
-	u.add(from+" AND due_at <= "+mysqlNow+" - ? AND due_at > ? ORDER BY due_at, seq LIMIT ?",
-		append(slices.Clone(args), at, l.Limit)...)
-	return query{"SELECT place, due FROM (" + u.sb.String() + ") AS w ORDER BY due, place LIMIT ?", append(u.args, l.Limit)}
+	u.add("SELECT "+from+" AND due_at = ? AND seq > ? ORDER BY seq LIMIT ?", append(slices.Clone(args), at, l.After.Seq, l.Limit)...)
+	u.add("SELECT "+from+" AND due_at > ? ORDER BY due_at, seq LIMIT ?", append(slices.Clone(args), at, l.Limit)...)
+	return query{"SELECT " + columns + "place, due FROM (" + u.text() + ") AS w ORDER BY due, place LIMIT ?", append(u.args, l.Limit)}
 }
 
 func (d *mysql) byID(b storage.Box, ids []storage.ID, owner int64) query {
@@ -206,12 +221,11 @@ func (d *mysql) candidates(b storage.Box, version string, q storage.Query, ps []
 		if b == storage.Inbox {
 			l.Subscriber = p.subscriber
 		}
-		w := d.walk(b, version, p.owner, l, max(q.Stale, 0).Microseconds())
-		args := append([]any{p.lane}, w.args...)
-		u.add("SELECT ?, r.seq, COALESCE(r.owner, 0), k.due, r.size FROM ("+w.text+") AS k STRAIGHT_JOIN "+
-			d.table(b)+" AS r ON r.seq = k.place", args...)
+		w := d.walk(fmt.Sprintf("%d AS lane, ", p.lane), b, version, p.owner, l, max(q.Stale, 0).Microseconds())
+		u.add(w.text, w.args...)
 	}
-	return u.query()
+	return query{"SELECT k.lane, r.seq, COALESCE(r.owner, 0), k.due, r.size FROM (" + u.text() + ") AS k STRAIGHT_JOIN " +
+		d.table(b) + " AS r ON r.seq = k.place", u.args}
 }
 
 func (d *mysql) candidatesByID(b storage.Box, version string, ids []storage.ID) query {

@@ -15,6 +15,7 @@ type mysqlServer struct {
 	tellsTransaction bool // it is MariaDB: has @@in_transaction
 	maxPacket        int
 	autocommit       bool
+	readsUncommitted bool // by its default isolation
 	statementLog     bool // a binary log of statements, which READ COMMITTED cannot write to
 }
 
@@ -23,7 +24,8 @@ func (d *mysql) ask(ctx context.Context, db querier) error {
 	s := &mysqlServer{}
 	var binlog, format bool
 	err := textOf("SHOW VARIABLES WHERE Variable_name IN"+
-		" ('version', 'in_transaction', 'max_allowed_packet', 'autocommit', 'log_bin', 'binlog_format')").
+		" ('version', 'in_transaction', 'max_allowed_packet', 'autocommit', 'log_bin', 'binlog_format',"+
+		" 'tx_isolation', 'transaction_isolation')").
 		each(ctx, db, func(rows *sql.Rows) error {
 			var name, value string
 			if err := rows.Scan(&name, &value); err != nil {
@@ -39,6 +41,8 @@ func (d *mysql) ask(ctx context.Context, db querier) error {
 				s.maxPacket, err = strconv.Atoi(value)
 			case "autocommit":
 				s.autocommit = value == "ON" || value == "1"
+			case "tx_isolation", "transaction_isolation":
+				s.readsUncommitted = s.readsUncommitted || value == "READ-UNCOMMITTED"
 			case "log_bin":
 				binlog = value == "ON" || value == "1"
 			case "binlog_format":
@@ -90,6 +94,9 @@ func (d *mysql) prepare(ctx context.Context, db rowQuerier) error {
 	case !s.autocommit:
 		return errors.New("autocommit is off, so that every look would leave a transaction open; " +
 			"take autocommit=0 out of the DSN, or the server's configuration")
+	case s.readsUncommitted:
+		return errors.New("the isolation is READ UNCOMMITTED, so that messages would be sent before they are committed; " +
+			"take it out of the DSN, or the server's configuration")
 	case s.statementLog:
 		return errors.New("binlog_format is STATEMENT, which takes no transactions with READ COMMITTED; set it to ROW or MIXED")
 	}

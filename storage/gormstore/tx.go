@@ -21,7 +21,8 @@ type inboxTx struct {
 }
 
 // Begin implements storage.Storage. On SQLite the transaction has the only write
-// lock from here on. Value is a *gorm.DB as db.Begin returns it.
+// lock from here on; on MySQL and MariaDB it is READ COMMITTED, whatever the
+// server's default. Value is a *gorm.DB as db.Begin returns it.
 func (s *Store) Begin(ctx context.Context) (storage.Tx, error) {
 	if s.err != nil {
 		return nil, s.err

@@ -39,7 +39,8 @@ const dialTimeout = 10 * time.Second
 //     what is larger, where the server would close the connection, and with it
 //     end the transaction.
 //
-// autocommit=0 is refused when the store is first used.
+// A session with autocommit=0, or that reads what is not committed, is refused
+// when the store is first used.
 func Open(dsn string, cfg Config) (*gormstore.Store, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err

@@ -85,12 +85,19 @@ func status(t *testing.T, s *gormstore.Store) int {
 	return n
 }
 
-func TestAutocommitIsNeeded(t *testing.T) {
+// TestSessionsThatCannotBeUsed are refused, and told by their setting.
+func TestSessionsThatCannotBeUsed(t *testing.T) {
 	t.Parallel()
-	s := open(t, dsn(t, newDatabase(t, ""), "autocommit=0"))
-	for _, err := range []error{s.Check(t.Context()), s.Migrate(t.Context())} {
-		if err == nil || !strings.Contains(err.Error(), "autocommit") {
-			t.Errorf("without autocommit: %v", err)
+	for param, want := range map[string]string{
+		"autocommit=0":                        "autocommit",
+		"tx_isolation=%27READ-UNCOMMITTED%27": "READ UNCOMMITTED",
+	} {
+		s := open(t, dsn(t, newDatabase(t, ""), param))
+		_, join := s.Join(t.Context(), storage.Instance{Box: storage.Outbox, Version: version, Lease: time.Minute})
+		for _, err := range []error{s.Check(t.Context()), s.Migrate(t.Context()), join} {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("with %s: %v", param, err)
+			}
 		}
 	}
 }
