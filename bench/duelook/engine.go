@@ -25,6 +25,8 @@ type engine interface {
 	// some day.
 	fills(prefix string) []string
 	analyze(prefix string) []string
+	// calm ends what the server still does about the filling.
+	calm() string
 }
 
 func engineOf(o options) (engine, error) {
@@ -48,7 +50,7 @@ func (dsn onPostgres) version(ctx context.Context) (string, error) {
 }
 
 func (onPostgres) fills(prefix string) []string {
-	const id = `(lpad(to_hex(i), 12, '0') || '70008000' || lpad(to_hex(i * 7919), 12, '0'))::uuid`
+	const id = `(lpad(to_hex(i), 12, '0') || '70008000' || lpad(to_hex(i::bigint * 7919), 12, '0'))::uuid`
 	const values = `2, now() - i * interval '1 second', now(), now() + i * interval '1 ms' + interval '1 day', '{}', '{}'` +
 		` FROM generate_series(%d, %d) AS i`
 	return []string{
@@ -63,6 +65,8 @@ func (onPostgres) fills(prefix string) []string {
 func (onPostgres) analyze(prefix string) []string {
 	return []string{`ANALYZE "` + prefix + `published", "` + prefix + `received"`}
 }
+
+func (onPostgres) calm() string { return `CHECKPOINT` }
 
 type onMySQL string
 
@@ -105,6 +109,8 @@ const digits = `(SELECT 0 AS d UNION SELECT 1 UNION SELECT 2 UNION SELECT 3 UNIO
 func (onMySQL) analyze(prefix string) []string {
 	return []string{"ANALYZE TABLE `" + prefix + "published`, `" + prefix + "received`"}
 }
+
+func (onMySQL) calm() string { return `SELECT 1` }
 
 func quiet() *gorm.Config { return &gorm.Config{Logger: logger.Discard} }
 

@@ -32,7 +32,7 @@ func main() {
 	flag.StringVar(&o.mysql, "mysql", "", "DSN of MySQL or MariaDB")
 	flag.IntVar(&o.rows, "rows", 10_000_000, "retained rows of each of the large tables")
 	flag.IntVar(&o.few, "few", 10_000, "retained rows of each of the small tables")
-	flag.IntVar(&o.runs, "runs", 300, "looks of each kind")
+	flag.IntVar(&o.runs, "runs", 1000, "looks of each kind")
 	flag.BoolVar(&o.analyze, "analyze", false, "analyze the tables before looking")
 	flag.BoolVar(&o.keep, "keep", false, "do not drop the tables")
 	flag.Parse()
@@ -64,6 +64,9 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	defer large.close(o.keep)
+	if err := large.store.DB().WithContext(ctx).Exec(e.calm()).Error; err != nil {
+		fmt.Println("no checkpoint before the looks:", err)
+	}
 	return compare(ctx, small, large, o)
 }
 

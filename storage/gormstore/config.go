@@ -40,6 +40,14 @@ type Config struct {
 	// postgres sets it.
 	Unprepared any
 
+	// InTx, when set, is given to the driver as an argument before those of the
+	// statement that settles a message in its handler's transaction: for pgx it is
+	// a pgx.QueryRewriter that returns an error, with SQLSTATE 25P01, when the
+	// connection is in no transaction. So a handler that has sent a COMMIT by itself
+	// is found out without asking the server; without it, PostgreSQL is asked once
+	// a transaction. Defaults to none; package postgres sets it.
+	InTx any
+
 	// Binders teach Bind further types of transaction; they are asked, in
 	// order, before the types that it knows itself. Defaults to none.
 	Binders []storage.TxBinder

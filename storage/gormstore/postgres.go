@@ -40,11 +40,11 @@ func (a *pgArgs) add(v any, typ string) string {
 type postgres struct {
 	published, received, instances, locks, migrated string // table names, quoted
 	schema, prefix                                  string
-	unprepared                                      any
+	unprepared, inTx                                any
 }
 
 func newPostgres(cfg Config) (dialect, error) {
-	d := &postgres{prefix: cfg.prefix(), unprepared: cfg.Unprepared}
+	d := &postgres{prefix: cfg.prefix(), unprepared: cfg.Unprepared, inTx: cfg.InTx}
 	if cfg.Schema != "" {
 		d.schema = `"` + cfg.Schema + `".`
 	}
@@ -71,6 +71,16 @@ func (d *postgres) own(text string, a pgArgs) query {
 		return query{text, append([]any{d.unprepared}, a.args...)}
 	}
 	return query{text, a.args}
+}
+
+// settles is as own, of a statement that must not be run outside of a
+// transaction.
+func (d *postgres) settles(text string, a pgArgs) query {
+	q := d.own(text, a)
+	if d.inTx != nil {
+		q.args = append([]any{d.inTx}, q.args...)
+	}
+	return q
 }
 
 // Classes and codes of SQLSTATE,
@@ -139,8 +149,17 @@ func (d *postgres) sizeHint() string { return "a value has at most 1 GB, which i
 func (d *postgres) lock() query { return query{} }
 
 // guard: after an error a transaction does nothing more, and says so.
-func (d *postgres) guard() query   { return query{} }
-func (d *postgres) release() query { return query{} }
+func (d *postgres) guard() query { return query{} }
+
+// release is an error outside of a transaction: a handler may have sent a COMMIT
+// by itself. Inside it takes the lock that the next statement takes anyway. A
+// savepoint would tell as well, but take two numbers of transactions for each.
+func (d *postgres) release() query {
+	if d.inTx != nil {
+		return query{}
+	}
+	return textOf(`LOCK TABLE ` + d.received + ` IN ROW EXCLUSIVE MODE`)
+}
 
 func (d *postgres) probe(context.Context, storage.Execer) error { return nil }
 
@@ -149,11 +168,12 @@ func (d *postgres) probe(context.Context, storage.Execer) error { return nil }
 // lockJoin lets one instance join at a time.
 func (d *postgres) lockJoin() query { return d.advisory("join") }
 
-// advisory is a lock until the end of the transaction. Its key is that of the
-// tables, so that others in the database do not wait for it.
+// advisory is a lock until the end of the transaction. Its key has the prefix of
+// the tables in it, but not their schema, which one instance may name and another
+// leave to its search_path.
 func (d *postgres) advisory(what string) query {
 	h := fnv.New64a()
-	_, _ = h.Write([]byte("gocap " + what + " " + d.migrated))
+	_, _ = h.Write([]byte("gocap " + what + " " + d.prefix))
 	return textOf(`SELECT pg_advisory_xact_lock(` + strconv.FormatInt(int64(h.Sum64()), 10) + `)`) //nolint:gosec // any bits do
 }
 
@@ -253,12 +273,13 @@ func (d *postgres) prepare(ctx context.Context, db rowQuerier) error {
 	return nil
 }
 
+// check: with LIMIT 0 nothing is read, whatever the planner thinks of a table.
 func (d *postgres) check() []query {
 	return []query{
-		textOf(`SELECT ` + pgColumns(storage.Outbox) + `, ordering_key, updated_at FROM ` + d.published + ` WHERE seq < 0`),
-		textOf(`SELECT ` + pgColumns(storage.Inbox) + `, ordering_key, updated_at FROM ` + d.received + ` WHERE seq < 0`),
-		textOf(`SELECT ` + instanceColumns + ` FROM ` + d.instances + ` WHERE number < 0`),
-		textOf(`SELECT ` + lockColumns + ` FROM ` + d.locks + ` WHERE holder < 0`),
+		textOf(`SELECT ` + pgColumns(storage.Outbox) + `, ordering_key, updated_at FROM ` + d.published + ` LIMIT 0`),
+		textOf(`SELECT ` + pgColumns(storage.Inbox) + `, ordering_key, updated_at FROM ` + d.received + ` LIMIT 0`),
+		textOf(`SELECT ` + instanceColumns + ` FROM ` + d.instances + ` LIMIT 0`),
+		textOf(`SELECT ` + lockColumns + ` FROM ` + d.locks + ` LIMIT 0`),
 	}
 }
 

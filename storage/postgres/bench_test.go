@@ -1,0 +1,65 @@
+package postgres_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"gorm.io/gorm"
+	"gorm.io/gorm/logger"
+
+	"github.com/capbus/gocap/storage"
+	"github.com/capbus/gocap/storage/gormstore"
+	"github.com/capbus/gocap/storage/postgres"
+)
+
+// BenchmarkModes compares how pgx may run the store's own statements.
+func BenchmarkModes(b *testing.B) {
+	for name, mode := range map[string]any{"prepared": nil, "exec": pgx.QueryExecModeExec, "describe": pgx.QueryExecModeCacheDescribe} {
+		b.Run(name, func(b *testing.B) {
+			s := onPool(b, newDatabase(b), gormstore.Config{Unprepared: mode})
+			must(b, s.Migrate(b.Context()))
+			for _, size := range []int{200, 2000} {
+				for _, rows := range []int{1, 100, 500} {
+					b.Run(fmt.Sprintf("%d rows of %d B", rows, size), func(b *testing.B) { wayOfRows(b, s, rows, size) })
+				}
+			}
+		})
+	}
+}
+
+// wayOfRows measures accepting, looking and settling.
+func wayOfRows(b *testing.B, s *gormstore.Store, rows, size int) {
+	b.Helper()
+	m := join(b, s, storage.Inbox)
+	var accept, look, settle time.Duration
+	for i := 0; b.Loop(); i++ {
+		recs := make([]*storage.Record, rows)
+		done := make([]storage.Outcome, rows)
+		for k := range recs {
+			recs[k] = incoming(fmt.Sprint(m.Number(), " ", i, " ", k))
+			recs[k].Body = make([]byte, size)
+			done[k] = storage.Outcome{ID: recs[k].ID, Kind: storage.Succeed, After: time.Hour}
+		}
+		start := time.Now()
+		_, err := m.Accept(b.Context(), recs...)
+		must(b, err)
+		accepted := time.Now()
+		if got := due(b, m, inLane(500)); len(got) != rows {
+			b.Fatal(len(got))
+		}
+		looked := time.Now()
+		_, err = m.Settle(b.Context(), done...)
+		must(b, err)
+		accept, look, settle = accept+accepted.Sub(start), look+looked.Sub(accepted), settle+time.Since(looked)
+	}
+	per := func(d time.Duration) float64 { return float64(d.Microseconds()) / float64(b.N) }
+	b.ReportMetric(per(accept), "µs/accept")
+	b.ReportMetric(per(look), "µs/due")
+	b.ReportMetric(per(settle), "µs/settle")
+}
+
+func quiet() postgres.Config {
+	return postgres.Config{GORM: &gorm.Config{Logger: logger.Discard}}
+}
