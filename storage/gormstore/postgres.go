@@ -297,8 +297,10 @@ func (d *postgres) makeMigrated() string {
 		` (number integer PRIMARY KEY, name text NOT NULL, oldest integer NOT NULL, applied_at timestamptz NOT NULL)`
 }
 
+// hasMigrated names a table, and so takes a lock on it: with to_regclass alone,
+// a session that waited for another's migration goes by what it knew before.
 func (d *postgres) hasMigrated() query {
-	return textOf(`SELECT count(to_regclass($1::text))`, d.migrated)
+	return textOf(`SELECT count(*) FROM pg_catalog.pg_class WHERE oid = to_regclass($1::text)`, d.migrated)
 }
 
 func (d *postgres) applied() query { return textOf(`SELECT number, name, oldest FROM ` + d.migrated) }
