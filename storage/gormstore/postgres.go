@@ -255,13 +255,13 @@ func pgNumbers(list []int64) string {
 // pgOldest is the oldest release in the form of server_version_num.
 const pgOldest = 130000
 
-// prepare refuses a server that is too old, and an encoding that has not all
-// texts.
+// prepare refuses a server that is too old, and an encoding, of the database or
+// of the connection, that has not all texts or changes them on their way.
 func (d *postgres) prepare(ctx context.Context, db rowQuerier) error {
 	var version int
-	var encoding string
-	err := db.QueryRowContext(ctx, `SELECT current_setting('server_version_num')::int, current_setting('server_encoding')`).
-		Scan(&version, &encoding)
+	var encoding, client string
+	err := db.QueryRowContext(ctx, `SELECT current_setting('server_version_num')::int, current_setting('server_encoding'),`+
+		` current_setting('client_encoding')`).Scan(&version, &encoding, &client)
 	switch {
 	case err != nil:
 		return err
@@ -269,6 +269,8 @@ func (d *postgres) prepare(ctx context.Context, db rowQuerier) error {
 		return fmt.Errorf("the server is PostgreSQL %d; 13 or later is needed", version/10000)
 	case encoding != "UTF8":
 		return fmt.Errorf("the encoding of the database is %s; it must be UTF8", encoding)
+	case client != "UTF8":
+		return fmt.Errorf("the encoding of the connection, client_encoding, is %s; it must be UTF8", client)
 	}
 	return nil
 }

@@ -153,13 +153,24 @@ func (d *postgres) orphanage(b storage.Box, version string, q storage.Query) que
 	has := func(owner string) string {
 		return `(SELECT true FROM ` + table + ` WHERE ` + lane + ` AND owner ` + owner + due + order
 	}
-	hop := `SELECT min(owner) FROM ` + table + ` WHERE ` + inVersion + ` AND due_at IS NOT NULL AND owner > `
-	return d.own(`WITH RECURSIVE hop(o) AS ((`+hop+`0) UNION ALL SELECT (`+hop+`hop.o) FROM hop WHERE hop.o IS NOT NULL),`+
-		` orphan(o) AS (SELECT o FROM hop WHERE o IS NOT NULL AND (SELECT true FROM `+d.instances+
-		` WHERE number = hop.o AND ended_at IS NULL LIMIT 1) IS NULL UNION ALL SELECT NULL)`+
+	// The ranges between the living numbers: their own rows come and go, and what
+	// is left of them in the index until a VACUUM is not to be walked through.
+	hop := func(above, below string) string {
+		return `(SELECT min(owner) FROM ` + table + ` WHERE ` + inVersion + ` AND due_at IS NOT NULL AND owner > ` + above +
+			` AND owner < ` + below + `)`
+	}
+	return d.own(`WITH RECURSIVE living AS (SELECT number FROM `+d.instances+` WHERE ended_at IS NULL),`+
+		` gap(lo, hi) AS (SELECT coalesce(lag(number) OVER (ORDER BY number), 0), number FROM living`+
+		` UNION ALL SELECT coalesce(max(number), 0), `+pgMost+` FROM living),`+
+		` hop(o, hi) AS (SELECT `+hop("lo", "hi")+`, hi FROM gap UNION ALL SELECT `+hop("hop.o", "hop.hi")+
+		`, hop.hi FROM hop WHERE hop.o IS NOT NULL),`+
+		` orphan(o) AS (SELECT o FROM hop WHERE o IS NOT NULL UNION ALL SELECT NULL)`+
 		` SELECT l.i, orphan.o FROM orphan CROSS JOIN `+a.lanes(list)+
 		` WHERE CASE WHEN orphan.o IS NULL THEN `+has(`IS NULL`)+` ELSE `+has(`= orphan.o`)+` END`, a)
 }
+
+// pgMost is more than any number of an instance.
+const pgMost = `9223372036854775807`
 
 // stale is how long rows must have been due, in microseconds.
 func stale(q storage.Query) int64 { return max(q.Stale, 0).Microseconds() }

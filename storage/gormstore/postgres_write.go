@@ -2,6 +2,8 @@ package gormstore
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"strings"
 
@@ -70,8 +72,19 @@ func (d *postgres) insertInbox(ctx context.Context, tx conn, rows []inboxRow, in
 		ids(ctx, tx, inserted)
 }
 
-// pgText makes a topic from outside fit for a text: a broker delivers any bytes.
-func pgText(s string) string { return storage.CleanError(s) }
+// pgText makes a topic from outside fit for a text in an index: a broker delivers
+// any bytes, and as many as it likes. What is too long keeps its beginning, and
+// what tells it from others that begin so.
+func pgText(s string) string {
+	const most = 255
+	if clean := storage.CleanError(s); len(clean) <= most {
+		return clean
+	}
+	sum := sha256.Sum256([]byte(s))
+	tail := " sha256:" + hex.EncodeToString(sum[:])
+	cut := most - len(tail)
+	return strings.ToValidUTF8(storage.CleanError(s)[:cut], "") + tail
+}
 
 func (d *postgres) removeUnmatched(version string, id storage.ID) query {
 	var a pgArgs

@@ -60,6 +60,48 @@ func wayOfRows(b *testing.B, s *gormstore.Store, rows, size int) {
 	b.ReportMetric(per(settle), "µs/settle")
 }
 
+// BenchmarkThrough sends 500 messages at a time through an outbox that keeps
+// them, or not, and reports what they leave behind.
+func BenchmarkThrough(b *testing.B) {
+	for name, after := range map[string]time.Duration{"kept": time.Hour, "deleted": -1} {
+		b.Run(name, func(b *testing.B) {
+			s := newStore(b, quiet())
+			m := join(b, s, storage.Outbox)
+			recs := make([]*storage.Record, 500)
+			done := make([]storage.Outcome, len(recs))
+			for b.Loop() {
+				for k := range recs {
+					recs[k] = outgoing(m.Number())
+					done[k] = storage.Outcome{ID: recs[k].ID, Kind: storage.Succeed, After: after}
+				}
+				publish(b, s, recs...)
+				if got := due(b, m, outLane(500)); len(got) != len(recs) {
+					b.Fatal(len(got))
+				}
+				_, err := m.Settle(b.Context(), done...)
+				must(b, err)
+			}
+			b.ReportMetric(float64(b.N*len(recs))/b.Elapsed().Seconds(), "messages/s")
+			start := time.Now()
+			for range 100 {
+				due(b, m, outLane(500))
+			}
+			b.ReportMetric(float64(time.Since(start).Microseconds())/100, "µs/look")
+			start = time.Now()
+			for range 100 {
+				_, err := m.TakeOver(b.Context(), outLane(500))
+				must(b, err)
+			}
+			b.ReportMetric(float64(time.Since(start).Microseconds())/100, "µs/orphans")
+			for _, of := range []string{"", "_due", "_expiry", "_pkey", "_id_key"} {
+				n := count(b, s, `SELECT pg_relation_size(?::regclass)`, "cap_published"+of)
+				b.ReportMetric(float64(n)/(1<<20), "MB"+of)
+			}
+			b.ReportMetric(float64(count(b, s, `SELECT autovacuum_count FROM pg_stat_user_tables WHERE relname = 'cap_published'`)), "vacuums")
+		})
+	}
+}
+
 func quiet() postgres.Config {
 	return postgres.Config{GORM: &gorm.Config{Logger: logger.Discard}}
 }
