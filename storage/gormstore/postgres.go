@@ -259,9 +259,9 @@ const pgOldest = 130000
 // of the connection, that has not all texts or changes them on their way.
 func (d *postgres) prepare(ctx context.Context, db rowQuerier) error {
 	var version int
-	var encoding, client string
+	var encoding, client, output string
 	err := db.QueryRowContext(ctx, `SELECT current_setting('server_version_num')::int, current_setting('server_encoding'),`+
-		` current_setting('client_encoding')`).Scan(&version, &encoding, &client)
+		` current_setting('client_encoding'), current_setting('bytea_output')`).Scan(&version, &encoding, &client, &output)
 	switch {
 	case err != nil:
 		return err
@@ -271,6 +271,9 @@ func (d *postgres) prepare(ctx context.Context, db rowQuerier) error {
 		return fmt.Errorf("the encoding of the database is %s; it must be UTF8", encoding)
 	case client != "UTF8":
 		return fmt.Errorf("the encoding of the connection, client_encoding, is %s; it must be UTF8", client)
+	case output != "hex" && d.unprepared != nil:
+		// What is not prepared is answered as text, of which pgx reads this form.
+		return fmt.Errorf("bytea_output is %s; it must be hex, which a parameter of the DSN, bytea_output=hex, can say", output)
 	}
 	return nil
 }

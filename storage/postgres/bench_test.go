@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -79,7 +80,7 @@ func BenchmarkThrough(b *testing.B) {
 					b.Fatal(len(got))
 				}
 				_, err := m.Settle(b.Context(), done...)
-				must(b, err)
+				must(b, errors.Join(err, m.Beat(b.Context())))
 			}
 			b.ReportMetric(float64(b.N*len(recs))/b.Elapsed().Seconds(), "messages/s")
 			start := time.Now()

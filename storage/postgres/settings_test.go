@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"bytes"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -21,7 +22,7 @@ func TestNoSettingOfTheSessionShiftsAMoment(t *testing.T) {
 	must(t, open(t, dsn, quiet()).Migrate(t.Context()))
 	sessions := []string{
 		"timezone=Etc/GMT+12", "timezone=Pacific/Kiritimati", "timezone=America/St_Johns", "datestyle=SQL, DMY",
-		"intervalstyle=sql_standard", "bytea_output=escape", "extra_float_digits=-15", "lc_messages=C",
+		"intervalstyle=sql_standard", "extra_float_digits=-15", "lc_messages=C",
 		"default_transaction_isolation=serializable", "enable_indexscan=off", "xmlbinary=hex",
 	}
 	for _, session := range sessions {
@@ -60,11 +61,14 @@ func TestNoSettingOfTheSessionShiftsAMoment(t *testing.T) {
 // with adds a parameter to a DSN.
 func with(t *testing.T, dsn, param string) string {
 	t.Helper()
-	key, value, _ := strings.Cut(param, "=")
-	c, err := pgx.ParseConfig(dsn)
+	u, err := url.Parse(dsn)
 	must(t, err)
-	_ = c
-	return dsn + "&" + key + "=" + strings.NewReplacer(" ", "%20", "+", "%2B", ",", "%2C").Replace(value)
+	key, value, _ := strings.Cut(param, "=")
+	q := u.Query()
+	q.Set(key, value)
+	// A space of a query is no plus in a DSN.
+	u.RawQuery = strings.ReplaceAll(q.Encode(), "+", "%20")
+	return u.String()
 }
 
 // TestTheDatabasesClockDecides: a process whose clock is an hour off sends a
@@ -177,6 +181,25 @@ func TestOtherEncodingsAreRefused(t *testing.T) {
 	s = open(t, dsn, quiet())
 	if err := s.Migrate(t.Context()); err == nil || !strings.Contains(err.Error(), "LATIN1") {
 		t.Errorf("of the database: %v", err)
+	}
+}
+
+// TestBytesAsEscapesAreRefused where answers come as text, and are well where
+// they do not.
+func TestBytesAsEscapesAreRefused(t *testing.T) {
+	t.Parallel()
+	dsn := newDatabase(t)
+	c, err := pgx.ParseConfig(dsn)
+	must(t, err)
+	onServer(t, dsn, `ALTER DATABASE `+c.Database+` SET bytea_output = 'escape'`)
+	s := open(t, dsn, quiet())
+	if err := s.Migrate(t.Context()); err == nil || !strings.Contains(err.Error(), "bytea_output") {
+		t.Error(err)
+	}
+	for _, s := range []*gormstore.Store{open(t, with(t, dsn, "bytea_output=hex"), quiet()), onPool(t, dsn, gormstore.Config{})} {
+		must(t, s.Migrate(t.Context()))
+		everything(t, s)
+		run(t, s, `TRUNCATE cap_published, cap_received`)
 	}
 }
 
