@@ -40,11 +40,11 @@ func main() {
 	defer stop()
 	if err := run(ctx, o); err != nil {
 		fmt.Fprintln(os.Stderr, "duelook:", err)
-		os.Exit(1) //nolint:gocritic // nothing is left to stop
+		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, o options) error {
+func run(ctx context.Context, o options) (err error) {
 	e, err := engineOf(o)
 	if err != nil {
 		return err
@@ -58,12 +58,12 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	defer small.close(o.keep)
+	defer func() { err = errors.Join(err, small.close(o.keep)) }()
 	large, err := newSet(ctx, e, "duelook_many_", o.rows, o)
 	if err != nil {
 		return err
 	}
-	defer large.close(o.keep)
+	defer func() { err = errors.Join(err, large.close(o.keep)) }()
 	if err := large.store.DB().WithContext(ctx).Exec(e.calm()).Error; err != nil {
 		fmt.Println("no checkpoint before the looks:", err)
 	}

@@ -92,7 +92,7 @@ func operations(t *testing.T, s *gormstore.Store) []operation {
 			if err != nil {
 				return err
 			}
-			defer tx.Rollback() //nolint:errcheck // it is a fault that it fails for
+			defer tx.Rollback() // after a Commit it does nothing
 			if err := tx.Append(ctx, outgoing(0)); err != nil {
 				return err
 			}
@@ -142,7 +142,7 @@ func TestAConnectionThatIsTerminated(t *testing.T) {
 	sabotaged(t, func(t *testing.T, dsn string) func(context.Context, *pgx.Conn) {
 		t.Helper()
 		return func(_ context.Context, conn *pgx.Conn) {
-			onServer(t, dsn, fmt.Sprintf(`SELECT pg_terminate_backend(%d)`, conn.PgConn().PID()))
+			onServer(t, dsn, fmt.Sprintf(`SELECT pg_terminate_backend(%d)`, conn.PgConn().PID())) //nolint:contextcheck // the test's
 		}
 	}, func(name string, err error) {
 		if errors.Is(err, storage.ErrLost) || errors.Is(err, storage.ErrDuplicate) {

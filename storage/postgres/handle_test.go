@@ -77,6 +77,7 @@ func eachStore(t *testing.T, f func(t *testing.T, s *gormstore.Store)) {
 func TestHandlersWorkInTheInboxTransaction(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, s *gormstore.Store) {
+		t.Helper()
 		no := errors.New("no")
 		must(t, handled(t, s, gormstore.Handle(func(ctx context.Context, tx *gorm.DB, msg int) error {
 			w, err := s.Bind(tx) //nolint:contextcheck // it does no I/O
@@ -121,6 +122,7 @@ func TestAHandlerThatEndsItsTransaction(t *testing.T) {
 	}
 	exec := func(text string) func(*gorm.DB) { return func(tx *gorm.DB) { tx.Session(&gorm.Session{}).Exec(text) } }
 	eachStore(t, func(t *testing.T, s *gormstore.Store) {
+		t.Helper()
 		for name, c := range map[string]struct {
 			then func(*gorm.DB)
 			done bool

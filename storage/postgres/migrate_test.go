@@ -158,8 +158,14 @@ func TestALaterReleasesStepsAreLeftAlone(t *testing.T) {
 func TestTablesAreNamedAsConfigured(t *testing.T) {
 	t.Parallel()
 	for _, name := range []struct{ schema, prefix string }{
-		{"", "Shop_"}, {"", "select"}, {"CapBus", "Shop"}, {"order", "user"}, {"a-b c.d", "_x1"},
-		{"Größe; DROP TABLE x", strings.Repeat("p", 32)}, {"$user", "cap_"}, {strings.Repeat("s", 63), "cap_"},
+		{"", "Shop_"},
+		{"", "select"},
+		{"CapBus", "Shop"},
+		{"order", "user"},
+		{"a-b c.d", "_x1"},
+		{"Größe; DROP TABLE x", strings.Repeat("p", 32)},
+		{"$user", "cap_"},
+		{strings.Repeat("s", 63), "cap_"},
 	} {
 		t.Run(name.schema+" "+name.prefix, func(t *testing.T) {
 			t.Parallel()
@@ -192,9 +198,18 @@ func TestTablesAreNamedAsConfigured(t *testing.T) {
 func TestNamesThatWouldEndAQuotationAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, cfg := range []postgres.Config{
-		{Schema: `a"b`}, {Schema: "a`b"}, {Schema: "a'b"}, {Schema: "a\x00b"}, {Schema: "a\nb"}, {Schema: "a\xff"},
-		{Schema: " a"}, {Schema: strings.Repeat("s", 64)}, {TablePrefix: `a"; DROP TABLE x; --`}, {TablePrefix: "1a"},
-		{TablePrefix: "a-b"}, {TablePrefix: strings.Repeat("p", 33)},
+		{Schema: `a"b`},
+		{Schema: "a`b"},
+		{Schema: "a'b"},
+		{Schema: "a\x00b"},
+		{Schema: "a\nb"},
+		{Schema: "a\xff"},
+		{Schema: " a"},
+		{Schema: strings.Repeat("s", 64)},
+		{TablePrefix: `a"; DROP TABLE x; --`},
+		{TablePrefix: "1a"},
+		{TablePrefix: "a-b"},
+		{TablePrefix: strings.Repeat("p", 33)},
 	} {
 		if _, err := postgres.Open("host=127.0.0.1", cfg); err == nil {
 			t.Errorf("%q %q is no error", cfg.Schema, cfg.TablePrefix)

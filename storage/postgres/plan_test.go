@@ -151,9 +151,9 @@ func TestNoStatementScansATable(t *testing.T) {
 
 // A scan of the heartbeats, or of what a statement has made itself, is well. So
 // is a sort of those, and of rows found by their keys.
-var sorts = regexp.MustCompile(`Sort Key:.*(due_at|expires_at|owner|subscriber)`) //nolint:gochecknoglobals // a pattern
+var sorts = regexp.MustCompile(`Sort Key:.*(due_at|expires_at|owner|subscriber)`)
 
-var scans = regexp.MustCompile(`Seq Scan on cap_(published|received)|Bitmap Index Scan on \w+_(due|expiry|key|unowned)|JIT`) //nolint:gochecknoglobals // a pattern
+var scans = regexp.MustCompile(`Seq Scan on cap_(published|received)|Bitmap Index Scan on \w+_(due|expiry|key|unowned)|JIT`)
 
 func checkPlans(t *testing.T, conn *pgx.Conn, list []statement, state string) {
 	t.Helper()

@@ -44,7 +44,7 @@ func TestNoSettingOfTheSessionShiftsAMoment(t *testing.T) {
 			if !bytes.Equal(got[0].Body, now.Body) || got[0].Age > time.Minute || time.Since(got[0].Position.DueAt).Abs() > time.Minute {
 				t.Errorf("read: %+v", got[0])
 			}
-			off := count(t, other, `SELECT count(*) FROM cap_published WHERE id = ? AND due_at <> ?`, storage.ID(moment.ID).String(), at)
+			off := count(t, other, `SELECT count(*) FROM cap_published WHERE id = ? AND due_at <> ?`, moment.ID.String(), at)
 			if off != 0 {
 				t.Errorf("a moment has been shifted")
 			}
@@ -91,9 +91,13 @@ func TestTheDatabasesClockDecides(t *testing.T) {
 func TestContentComesBackAsItWas(t *testing.T) {
 	t.Parallel()
 	for name, s := range map[string]*gormstore.Store{
-		"opened":   newStore(t, quiet()),
-		"simple":   newStore(t, quiet(), "default_query_exec_mode=simple_protocol"),
-		"ordinary": func() *gormstore.Store { s := onPool(t, newDatabase(t), gormstore.Config{}); must(t, s.Migrate(t.Context())); return s }(),
+		"opened": newStore(t, quiet()),
+		"simple": newStore(t, quiet(), "default_query_exec_mode=simple_protocol"),
+		"ordinary": func() *gormstore.Store {
+			s := onPool(t, newDatabase(t), gormstore.Config{})
+			must(t, s.Migrate(t.Context()))
+			return s
+		}(),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
