@@ -34,10 +34,9 @@ type Config struct {
 
 	// Unprepared, when set, is given to the driver as the first argument of the
 	// store's own statements: for pgx it is pgx.QueryExecModeExec, so that
-	// PostgreSQL plans them for the size that the tables have at that moment; a
-	// plan that is kept since the tables were small reads all of them when they
-	// have grown, until they are analyzed again. Defaults to none; package
-	// postgres sets it.
+	// PostgreSQL plans them for the size that the tables have at that moment, and
+	// they need no session. Without it, plans are kept as the driver likes, which
+	// is well, too. Defaults to none; package postgres sets it.
 	Unprepared any
 
 	// InTx, when set, is given to the driver as an argument before those of the

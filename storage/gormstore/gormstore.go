@@ -1,6 +1,7 @@
 // Package gormstore keeps the outbox and the inbox in a SQL database that the
 // application reaches through gorm. It runs on SQLite (3.35 or later; tested
-// with 3.54 through modernc.org/sqlite) and imports no driver.
+// with 3.54 through modernc.org/sqlite) and PostgreSQL (13 or later; tested with
+// 15 through pgx), and imports no driver.
 //
 // Its statements are fixed texts that run on the connection pool itself, past
 // gorm's callbacks, hooks and logger.

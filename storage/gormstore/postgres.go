@@ -64,8 +64,7 @@ func (d *postgres) table(b storage.Box) string {
 }
 
 // own is a statement of the store's own. Its plan should be made for the size
-// that the tables have now: a plan that was kept since they were empty reads all
-// of them.
+// that the tables have now.
 func (d *postgres) own(text string, a pgArgs) query {
 	if d.unprepared != nil {
 		return query{text, append([]any{d.unprepared}, a.args...)}

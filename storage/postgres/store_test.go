@@ -27,7 +27,8 @@ func onPool(tb testing.TB, dsn string, cfg gormstore.Config, change ...func(*pgx
 		f(conn)
 	}
 	pool := stdlib.OpenDB(*conn)
-	pool.SetMaxIdleConns(20)
+	pool.SetMaxOpenConns(testConns)
+	pool.SetMaxIdleConns(testConns)
 	db, err := gorm.Open(driver.New(driver.Config{Conn: pool}), &gorm.Config{Logger: logger.Discard, DisableAutomaticPing: true})
 	must(tb, err)
 	cfg.Closer = pool
