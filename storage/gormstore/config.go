@@ -34,11 +34,18 @@ type Config struct {
 
 	// Unprepared, when set, is given to the driver as the first argument of the
 	// store's own statements: for pgx it is pgx.QueryExecModeExec, so that
-	// PostgreSQL plans them for the size that the tables have at that moment; a
-	// plan that is kept since the tables were small reads all of them when they
-	// have grown, until they are analyzed again. Defaults to none; package
-	// postgres sets it.
+	// PostgreSQL plans them for the size that the tables have at that moment, and
+	// they need no session. Without it, plans are kept as the driver likes, which
+	// is well, too. Defaults to none; package postgres sets it.
 	Unprepared any
+
+	// InTx, when set, is given to the driver as an argument before those of the
+	// statement that settles a message in its handler's transaction: for pgx it is
+	// a pgx.QueryRewriter that returns an error, with SQLSTATE 25P01, when the
+	// connection is in no transaction. So a handler that has sent a COMMIT by itself
+	// is found out without asking the server; without it, PostgreSQL is asked once
+	// a transaction. Defaults to none; package postgres sets it.
+	InTx any
 
 	// Binders teach Bind further types of transaction; they are asked, in
 	// order, before the types that it knows itself. Defaults to none.

@@ -1,7 +1,8 @@
 // Package gormstore keeps the outbox and the inbox in a SQL database that the
 // application reaches through gorm. It runs on SQLite (3.35 or later; tested
-// with 3.54 through modernc.org/sqlite), MariaDB (10.6 or later; tested with
-// 10.11) and MySQL (8.0 or later; not tested yet), and imports no driver.
+// with 3.54 through modernc.org/sqlite), PostgreSQL (13 or later; tested with 15
+// through pgx), MariaDB (10.6 or later; tested with 10.11) and MySQL (8.0 or
+// later; not tested yet), and imports no driver.
 //
 // Its statements are fixed texts that run on the connection pool itself, past
 // gorm's callbacks, hooks and logger.

@@ -41,11 +41,11 @@ func (a *pgArgs) add(v any, typ string) string {
 type postgres struct {
 	published, received, instances, locks, migrated string // table names, quoted
 	schema, prefix                                  string
-	unprepared                                      any
+	unprepared, inTx                                any
 }
 
 func newPostgres(cfg Config) (dialect, error) {
-	d := &postgres{prefix: cfg.prefix(), unprepared: cfg.Unprepared}
+	d := &postgres{prefix: cfg.prefix(), unprepared: cfg.Unprepared, inTx: cfg.InTx}
 	if cfg.Schema != "" {
 		d.schema = `"` + cfg.Schema + `".`
 	}
@@ -65,13 +65,22 @@ func (d *postgres) table(b storage.Box) string {
 }
 
 // own is a statement of the store's own. Its plan should be made for the size
-// that the tables have now: a plan that was kept since they were empty reads all
-// of them.
+// that the tables have now.
 func (d *postgres) own(text string, a pgArgs) query {
 	if d.unprepared != nil {
 		return query{text, append([]any{d.unprepared}, a.args...)}
 	}
 	return query{text, a.args}
+}
+
+// settles is as own, of a statement that must not be run outside of a
+// transaction.
+func (d *postgres) settles(text string, a pgArgs) query {
+	q := d.own(text, a)
+	if d.inTx != nil {
+		q.args = append([]any{d.inTx}, q.args...)
+	}
+	return q
 }
 
 // Classes and codes of SQLSTATE,
@@ -142,8 +151,17 @@ func (d *postgres) sizeHint() string { return "a value has at most 1 GB, which i
 func (d *postgres) lock() query { return query{} }
 
 // guard: after an error a transaction does nothing more, and says so.
-func (d *postgres) guard() query   { return query{} }
-func (d *postgres) release() query { return query{} }
+func (d *postgres) guard() query { return query{} }
+
+// release is an error outside of a transaction: a handler may have sent a COMMIT
+// by itself. Inside it takes the lock that the next statement takes anyway. A
+// savepoint would tell as well, but take two numbers of transactions for each.
+func (d *postgres) release() query {
+	if d.inTx != nil {
+		return query{}
+	}
+	return textOf(`LOCK TABLE ` + d.received + ` IN ROW EXCLUSIVE MODE`)
+}
 
 func (d *postgres) probe(context.Context, storage.Execer) error { return nil }
 
@@ -152,11 +170,12 @@ func (d *postgres) probe(context.Context, storage.Execer) error { return nil }
 // lockJoin lets one instance join at a time.
 func (d *postgres) lockJoin() query { return d.advisory("join") }
 
-// advisory is a lock until the end of the transaction. Its key is that of the
-// tables, so that others in the database do not wait for it.
+// advisory is a lock until the end of the transaction. Its key has the prefix of
+// the tables in it, but not their schema, which one instance may name and another
+// leave to its search_path.
 func (d *postgres) advisory(what string) query {
 	h := fnv.New64a()
-	_, _ = h.Write([]byte("gocap " + what + " " + d.migrated))
+	_, _ = h.Write([]byte("gocap " + what + " " + d.prefix))
 	return textOf(`SELECT pg_advisory_xact_lock(` + strconv.FormatInt(int64(h.Sum64()), 10) + `)`) //nolint:gosec // any bits do
 }
 
@@ -266,13 +285,13 @@ func pgNumbers(list []int64) string {
 // pgOldest is the oldest release in the form of server_version_num.
 const pgOldest = 130000
 
-// prepare refuses a server that is too old, and an encoding that has not all
-// texts.
+// prepare refuses a server that is too old, and an encoding, of the database or
+// of the connection, that has not all texts or changes them on their way.
 func (d *postgres) prepare(ctx context.Context, db rowQuerier) error {
 	var version int
-	var encoding string
-	err := db.QueryRowContext(ctx, `SELECT current_setting('server_version_num')::int, current_setting('server_encoding')`).
-		Scan(&version, &encoding)
+	var encoding, client, output string
+	err := db.QueryRowContext(ctx, `SELECT current_setting('server_version_num')::int, current_setting('server_encoding'),`+
+		` current_setting('client_encoding'), current_setting('bytea_output')`).Scan(&version, &encoding, &client, &output)
 	switch {
 	case err != nil:
 		return err
@@ -280,16 +299,22 @@ func (d *postgres) prepare(ctx context.Context, db rowQuerier) error {
 		return fmt.Errorf("the server is PostgreSQL %d; 13 or later is needed", version/10000)
 	case encoding != "UTF8":
 		return fmt.Errorf("the encoding of the database is %s; it must be UTF8", encoding)
+	case client != "UTF8":
+		return fmt.Errorf("the encoding of the connection, client_encoding, is %s; it must be UTF8", client)
+	case output != "hex" && d.unprepared != nil:
+		// What is not prepared is answered as text, of which pgx reads this form.
+		return fmt.Errorf("bytea_output is %s; it must be hex, which a parameter of the DSN, bytea_output=hex, can say", output)
 	}
 	return nil
 }
 
+// check: with LIMIT 0 nothing is read, whatever the planner thinks of a table.
 func (d *postgres) check() []query {
 	return []query{
-		textOf(`SELECT ` + pgColumns(storage.Outbox) + `, ordering_key, updated_at FROM ` + d.published + ` WHERE seq < 0`),
-		textOf(`SELECT ` + pgColumns(storage.Inbox) + `, ordering_key, updated_at FROM ` + d.received + ` WHERE seq < 0`),
-		textOf(`SELECT ` + instanceColumns + ` FROM ` + d.instances + ` WHERE number < 0`),
-		textOf(`SELECT ` + lockColumns + ` FROM ` + d.locks + ` WHERE holder < 0`),
+		textOf(`SELECT ` + pgColumns(storage.Outbox) + `, ordering_key, updated_at FROM ` + d.published + ` LIMIT 0`),
+		textOf(`SELECT ` + pgColumns(storage.Inbox) + `, ordering_key, updated_at FROM ` + d.received + ` LIMIT 0`),
+		textOf(`SELECT ` + instanceColumns + ` FROM ` + d.instances + ` LIMIT 0`),
+		textOf(`SELECT ` + lockColumns + ` FROM ` + d.locks + ` LIMIT 0`),
 	}
 }
 
@@ -307,8 +332,10 @@ func (d *postgres) makeMigrated() string {
 		` (number integer PRIMARY KEY, name text NOT NULL, oldest integer NOT NULL, applied_at timestamptz NOT NULL)`
 }
 
+// hasMigrated names a table, and so takes a lock on it: with to_regclass alone,
+// a session that waited for another's migration goes by what it knew before.
 func (d *postgres) hasMigrated() query {
-	return textOf(`SELECT count(to_regclass($1::text))`, d.migrated)
+	return textOf(`SELECT count(*) FROM pg_catalog.pg_class WHERE oid = to_regclass($1::text)`, d.migrated)
 }
 
 func (d *postgres) applied() query { return textOf(`SELECT number, name, oldest FROM ` + d.migrated) }

@@ -39,14 +39,27 @@ func pgLaneOf(i int, owner int64, subscriber string, l storage.Lane) pgLane {
 	return p
 }
 
-// lanes is the list of lanes as a table.
+// lanes is the list of lanes as a table. Its LIMIT tells the planner how long it
+// is: of a function it expects a hundred rows, and plans, and compiles, for as
+// many looks into the index.
 func (a *pgArgs) lanes(list []pgLane) string {
 	text, err := json.Marshal(list)
 	if err != nil {
 		panic("gormstore: lanes as JSON: " + err.Error()) // it has strings and numbers only
 	}
-	return `json_to_recordset(` + a.add(string(text), "json") +
-		`) AS l(i int, o bigint, g text, s text, at bigint, q bigint, n int)`
+	return `(SELECT * FROM json_to_recordset(` + a.add(string(text), "json") +
+		`) AS j(i int, o bigint, g text, s text, at bigint, q bigint, n int) LIMIT ` + a.add(len(list), "bigint") + `) AS l`
+}
+
+// most is the limit of each lane: a number, for the planner, where they are all
+// the same.
+func (a *pgArgs) most(list []pgLane) string {
+	for _, l := range list {
+		if l.Limit != list[0].Limit {
+			return `l.n`
+		}
+	}
+	return a.add(list[0].Limit, "bigint")
 }
 
 // inLane is the condition for the rows of a lane, whoever owns them.
@@ -72,7 +85,7 @@ func (d *postgres) due(b storage.Box, version string, owner int64, lanes []stora
 	rows := `SELECT r.*, sum(octet_length(headers) + octet_length(body)) OVER (ROWS UNBOUNDED PRECEDING)` +
 		` - octet_length(headers) - octet_length(body) AS before FROM ` + from + ` CROSS JOIN LATERAL (SELECT * FROM ` +
 		d.table(b) + ` WHERE ` + where + ` AND due_at <= ` + pgNow + ` AND ` + behind +
-		` ORDER BY due_at, seq LIMIT l.n) r`
+		` ORDER BY due_at, seq LIMIT ` + a.most(list) + `) r`
 	limit := int64(math.MaxInt64)
 	if most > 0 {
 		limit = int64(most)
@@ -99,15 +112,16 @@ func (d *postgres) unmatched(version, group string, after int64, most int) query
 
 func (d *postgres) subscribers(ctx context.Context, db querier, version, group string, owner int64) ([]string, error) {
 	var a pgArgs
-	from := `SELECT min(subscriber) FROM ` + d.received + ` WHERE version = ` + a.add(version, "text") +
+	from := `SELECT subscriber FROM ` + d.received + ` WHERE version = ` + a.add(version, "text") +
 		` AND group_name = ` + a.add(group, "text") + ` AND due_at IS NOT NULL`
 	if owner == 0 {
 		from += ` AND owner IS NULL`
 	} else {
 		from += ` AND owner = ` + a.add(owner, "bigint")
 	}
-	return readAll[string](ctx, db, d.own(`WITH RECURSIVE hop(s) AS ((`+from+`) UNION ALL SELECT (`+from+
-		` AND subscriber > hop.s) FROM hop WHERE hop.s IS NOT NULL) SELECT s FROM hop WHERE s IS NOT NULL`, a))
+	const first = ` ORDER BY owner, group_name, subscriber LIMIT 1`
+	return readAll[string](ctx, db, d.own(`WITH RECURSIVE hop(s) AS ((`+from+first+`) UNION ALL SELECT (`+from+
+		` AND subscriber > hop.s`+first+`) FROM hop WHERE hop.s IS NOT NULL) SELECT s FROM hop WHERE s IS NOT NULL`, a))
 }
 
 func (d *postgres) orphanage(
@@ -132,17 +146,34 @@ func (d *postgres) orphanage(
 		}
 	}
 	// A subquery with LIMIT is looked up row by row; EXISTS might be hashed, for
-	// which the whole table is read.
-	has := func(owner string) string {
-		return `(SELECT true FROM ` + table + ` WHERE ` + lane + ` AND owner ` + owner + due + ` LIMIT 1)`
+	// which the whole table is read. In the order of the index: the planner expects
+	// nearly all rows to have no owner, and to find one by reading the table; there
+	// are as many, but they are final.
+	order := ` ORDER BY owner, due_at LIMIT 1)`
+	if b == storage.Inbox {
+		order = ` ORDER BY owner, group_name, subscriber, due_at LIMIT 1)`
 	}
-	hop := `SELECT min(owner) FROM ` + table + ` WHERE ` + inVersion + ` AND due_at IS NOT NULL AND owner > `
-	return d.own(`WITH RECURSIVE hop(o) AS ((`+hop+`0) UNION ALL SELECT (`+hop+`hop.o) FROM hop WHERE hop.o IS NOT NULL),`+
-		` orphan(o) AS (SELECT o FROM hop WHERE o IS NOT NULL AND (SELECT true FROM `+d.instances+
-		` WHERE number = hop.o AND ended_at IS NULL LIMIT 1) IS NULL UNION ALL SELECT NULL)`+
+	has := func(owner string) string {
+		return `(SELECT true FROM ` + table + ` WHERE ` + lane + ` AND owner ` + owner + due + order
+	}
+	// The ranges between the living numbers: their own rows come and go, and what
+	// is left of them in the index until a VACUUM is not to be walked through.
+	hop := func(above, below string) string {
+		return `(SELECT min(owner) FROM ` + table + ` WHERE ` + inVersion + ` AND due_at IS NOT NULL AND owner > ` + above +
+			` AND owner < ` + below + `)`
+	}
+	return d.own(`WITH RECURSIVE living AS (SELECT number FROM `+d.instances+` WHERE ended_at IS NULL),`+
+		` gap(lo, hi) AS (SELECT coalesce(lag(number) OVER (ORDER BY number), 0), number FROM living`+
+		` UNION ALL SELECT coalesce(max(number), 0), `+pgMost+` FROM living),`+
+		` hop(o, hi) AS (SELECT `+hop("lo", "hi")+`, hi FROM gap UNION ALL SELECT `+hop("hop.o", "hop.hi")+
+		`, hop.hi FROM hop WHERE hop.o IS NOT NULL),`+
+		` orphan(o) AS (SELECT o FROM hop WHERE o IS NOT NULL UNION ALL SELECT NULL)`+
 		` SELECT l.i, orphan.o FROM orphan CROSS JOIN `+a.lanes(list)+
 		` WHERE CASE WHEN orphan.o IS NULL THEN `+has(`IS NULL`)+` ELSE `+has(`= orphan.o`)+` END`, a).pairs(ctx, db, found)
 }
+
+// pgMost is more than any number of an instance.
+const pgMost = `9223372036854775807`
 
 // stale is how long rows must have been due, in microseconds.
 func stale(q storage.Query) int64 { return max(q.Stale, 0).Microseconds() }
@@ -156,9 +187,16 @@ func (d *postgres) candidates(b storage.Box, version string, q storage.Query, ps
 	from := a.lanes(list)
 	rows := `SELECT seq, due_at, octet_length(headers) + octet_length(body) AS size FROM ` + d.table(b) + ` WHERE ` +
 		a.inLane(b, version) + ` AND due_at <= ` + pgNow + ` - ` + pgSpan(a.add(stale(q), "bigint")) + ` AND ` + behind
-	const order = ` ORDER BY due_at, seq LIMIT l.n)`
+	limit := ` LIMIT ` + a.most(list) + `)`
+	// That all owners are NULL does not tell the planner that the index has their
+	// rows in order of due_at; ordered by what is the same in all of them, it does.
+	unowned := ` ORDER BY owner, due_at, seq`
+	if b == storage.Inbox {
+		unowned = ` ORDER BY owner, group_name, subscriber, due_at, seq`
+	}
 	return d.own(`SELECT l.i, c.seq, l.o, `+pgMicros("c.due_at")+`, c.size FROM `+from+` CROSS JOIN LATERAL (`+
-		`(`+rows+` AND owner = l.o`+order+` UNION ALL (`+rows+` AND l.o = 0 AND owner IS NULL`+order+`) c`, a)
+		`(`+rows+` AND owner = l.o ORDER BY due_at, seq`+limit+` UNION ALL (`+rows+` AND l.o = 0 AND owner IS NULL`+
+		unowned+limit+`) c`, a)
 }
 
 func (d *postgres) candidatesByID(b storage.Box, version string, ids []storage.ID) query {

@@ -2,6 +2,8 @@ package gormstore
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"strings"
 
@@ -70,8 +72,19 @@ func (d *postgres) insertInbox(ctx context.Context, tx conn, rows []inboxRow, in
 		ids(ctx, tx, inserted)
 }
 
-// pgText makes a topic from outside fit for a text: a broker delivers any bytes.
-func pgText(s string) string { return storage.CleanError(s) }
+// pgText makes a topic from outside fit for a text in an index: a broker delivers
+// any bytes, and as many as it likes. What is too long keeps its beginning, and
+// what tells it from others that begin so.
+func pgText(s string) string {
+	const most = 255
+	if clean := storage.CleanError(s); len(clean) <= most {
+		return clean
+	}
+	sum := sha256.Sum256([]byte(s))
+	tail := " sha256:" + hex.EncodeToString(sum[:])
+	cut := most - len(tail)
+	return strings.ToValidUTF8(storage.CleanError(s)[:cut], "") + tail
+}
 
 func (d *postgres) removeUnmatched(version string, id storage.ID) query {
 	var a pgArgs
@@ -109,14 +122,14 @@ func (d *postgres) claim(ctx context.Context, tx conn, r *reader, b storage.Box,
 
 func (d *postgres) succeed(ctx context.Context, tx conn, s settling, ids []storage.ID, keep int64) error {
 	var a pgArgs
-	return d.own(`UPDATE `+d.table(s.box)+` SET status = 2, takeovers = 0, due_at = NULL, owner = NULL, updated_at = `+pgClock+
+	return d.settles(`UPDATE `+d.table(s.box)+` SET status = 2, takeovers = 0, due_at = NULL, owner = NULL, updated_at = `+pgClock+
 		`, expires_at = `+pgClock+` + `+pgSpan(a.add(keep, "bigint"))+` WHERE id = ANY(`+a.add(pgIDs(ids), "uuid[]")+
 		`) AND owner = `+a.add(s.number, "bigint")+` AND expires_at IS NULL RETURNING uuid_send(id)`, a).ids(ctx, tx, s.done)
 }
 
 func (d *postgres) remove(ctx context.Context, tx conn, s settling, ids []storage.ID) error {
 	var a pgArgs
-	return d.own(`DELETE FROM `+d.table(s.box)+` WHERE id = ANY(`+a.add(pgIDs(ids), "uuid[]")+
+	return d.settles(`DELETE FROM `+d.table(s.box)+` WHERE id = ANY(`+a.add(pgIDs(ids), "uuid[]")+
 		`) AND owner = `+a.add(s.number, "bigint")+` AND expires_at IS NULL RETURNING uuid_send(id)`, a).ids(ctx, tx, s.done)
 }
 
@@ -143,7 +156,7 @@ func (d *postgres) settle(ctx context.Context, tx conn, s settling, outcomes []o
 	}
 	var a pgArgs
 	wait := pgClock + ` + ` + pgSpan("o.wait")
-	return d.own(`UPDATE `+d.table(s.box)+` AS r SET updated_at = `+pgClock+
+	return d.settles(`UPDATE `+d.table(s.box)+` AS r SET updated_at = `+pgClock+
 		`, status = CASE WHEN o.kind IN (2, 4) THEN 3 ELSE status END`+
 		`, retries = CASE WHEN o.attempt > 0 THEN o.attempt ELSE retries END`+
 		`, takeovers = CASE WHEN o.kind <> 6 THEN 0 WHEN o.claimed AND takeovers > 1 THEN takeovers - 1 ELSE takeovers END`+

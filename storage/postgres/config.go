@@ -75,6 +75,6 @@ func (c Config) gormConfig() *gorm.Config {
 
 func (c Config) store() gormstore.Config {
 	return gormstore.Config{
-		Schema: c.Schema, TablePrefix: c.TablePrefix, Binders: c.Binders, Unprepared: pgx.QueryExecModeExec,
+		Schema: c.Schema, TablePrefix: c.TablePrefix, Binders: c.Binders, Unprepared: pgx.QueryExecModeExec, InTx: inTx{},
 	}
 }

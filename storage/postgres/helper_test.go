@@ -63,8 +63,14 @@ func newDatabase(tb testing.TB, params ...string) string {
 	return u.String()
 }
 
+// testConns keeps the tests that run at once within what a server allows.
+const testConns = 8
+
 func open(tb testing.TB, dsn string, cfg postgres.Config) *gormstore.Store {
 	tb.Helper()
+	if cfg.MaxOpenConns == 0 {
+		cfg.MaxOpenConns = testConns
+	}
 	s, err := postgres.Open(dsn, cfg)
 	must(tb, err)
 	tb.Cleanup(func() { must(tb, s.Close()) })

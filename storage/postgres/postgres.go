@@ -22,6 +22,9 @@ import (
 // default_query_exec_mode=exec, for what the application does on Store.DB and
 // for publishing: prepared statements are of a connection. The store's own
 // statements need no session.
+//
+// A user without the right to make tables needs USAGE on the schema, SELECT,
+// INSERT, UPDATE and DELETE on the tables, and SELECT on cap_migrations.
 func Open(dsn string, cfg Config) (*gormstore.Store, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
