@@ -87,6 +87,7 @@ type dialect interface {
 	dialectInstances
 	dialectLooks
 	dialectChanges
+	dialectOperator
 }
 
 type dialectErrors interface {
@@ -214,6 +215,11 @@ type dialectChanges interface {
 	remove(ctx context.Context, tx conn, s settling, ids []storage.ID) error
 	settle(ctx context.Context, tx conn, s settling, outcomes []outcomeRow) error
 	purge(p storage.Purge) query
+}
+
+type dialectOperator interface {
+	// operating begins a statement of an operator. What it says is in opSQL.
+	operating(b storage.Box) opWords
 }
 
 // idSet holds ids of rows that a statement has changed.
