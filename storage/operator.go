@@ -64,6 +64,20 @@ func (s State) String() string {
 	return fmt.Sprintf("State(%d)", uint8(s))
 }
 
+// MarshalText returns the name of the state.
+func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText reads the name of a state.
+func (s *State) UnmarshalText(text []byte) error {
+	for st := StateScheduled; st <= StateSucceeded; st++ {
+		if st.String() == string(text) {
+			*s = st
+			return nil
+		}
+	}
+	return fmt.Errorf("there is no state %q; there are scheduled, delayed, retrying, failed and succeeded", text)
+}
+
 // State returns what an operator calls the state of the record.
 func (r *Record) State() State {
 	switch {

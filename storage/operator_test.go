@@ -63,3 +63,18 @@ func TestFiltersAreChecked(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestStatesAreReadAsTheyAreWritten(t *testing.T) {
+	t.Parallel()
+	for s := storage.StateScheduled; s <= storage.StateSucceeded; s++ {
+		text, err := s.MarshalText()
+		var got storage.State
+		if err != nil || got.UnmarshalText(text) != nil || got != s {
+			t.Errorf("%s is read as %v, %v", text, got, err)
+		}
+	}
+	var s storage.State
+	if err := s.UnmarshalText([]byte("dead")); err == nil || !strings.Contains(err.Error(), "retrying") {
+		t.Errorf("an unknown name: %v", err)
+	}
+}
