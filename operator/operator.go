@@ -15,11 +15,14 @@ import (
 	"github.com/capbus/gocap/storage"
 )
 
-// Names of package storage that callers need.
 type (
-	Box    = storage.Box
-	State  = storage.State
+	// Box is Published or Received.
+	Box = storage.Box
+	// State is the state of a message; its text is its name, such as "retrying".
+	State = storage.State
+	// Filter says which messages are meant.
 	Filter = storage.Filter
+	// Counts tells how many messages there are.
 	Counts = storage.Counts
 )
 

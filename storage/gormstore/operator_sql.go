@@ -176,11 +176,11 @@ func (o opSQL) matching(f storage.Filter) string {
 		}
 	}
 	if len(f.States) > 0 {
-		var any []string
+		var states []string
 		for _, s := range f.States {
-			any = append(any, stateIs(s))
+			states = append(states, stateIs(s))
 		}
-		conds = append(conds, `(`+strings.Join(any, ` OR `)+`)`)
+		conds = append(conds, `(`+strings.Join(states, ` OR `)+`)`)
 	}
 	added := func(op string, t time.Time) {
 		if !t.IsZero() {
@@ -244,9 +244,10 @@ func (o opSQL) nextLane(l messageLane) query {
 		o.add(l.subscriber, "text") + `, ` + o.add(l.topic, "text") + `) ORDER BY ` + key + ` LIMIT 1`)
 }
 
-// places answers with the least and the greatest seq.
+// places answers with the least and the greatest seq. One SELECT for both would
+// scan the table in SQLite.
 func (o opSQL) places() query {
-	return o.query(`SELECT coalesce(min(seq), 0), coalesce(max(seq), 0) FROM ` + o.rows())
+	return o.query(`SELECT coalesce((SELECT min(seq) FROM ` + o.rows() + `), 0), coalesce((SELECT max(seq) FROM ` + o.rows() + `), 0)`)
 }
 
 // addedAt answers with the first seq from the given one on, and when it was added.

@@ -49,7 +49,7 @@ func (w *postgresWords) begins(column, prefix string) string {
 }
 
 func (w *postgresWords) along(ix opIndex, version string) (from, where, order string) {
-	where, order = alongIndex(w, ix, version)
+	where, order = alongIndex(w, w.b, ix, version)
 	return w.rows(), where, order
 }
 

@@ -52,7 +52,7 @@ func (w *sqliteWords) begins(column, prefix string) string {
 }
 
 func (w *sqliteWords) along(ix opIndex, version string) (from, where, order string) {
-	where, order = alongIndex(w, ix, version)
+	where, order = alongIndex(w, w.b, ix, version)
 	return w.rows(), where, order
 }
 
@@ -61,7 +61,7 @@ func (w *sqliteWords) change(ctx context.Context, tx conn, verb, where string, d
 }
 
 // alongIndex is opWords.along for databases with partial indexes.
-func alongIndex(w opWords, ix opIndex, version string) (where, order string) {
+func alongIndex(w opWords, b storage.Box, ix opIndex, version string) (where, order string) {
 	if version != "" && (ix == byDue || ix == byExpiry) {
 		where = `version = ` + w.add(version, "text") + ` AND `
 	}
@@ -71,9 +71,12 @@ func alongIndex(w opWords, ix opIndex, version string) (where, order string) {
 	case byFailed:
 		return `status IN (1, 3) AND status = 3`, `seq`
 	case byDue:
-		return where + `due_at IS NOT NULL`, `version, owner, due_at, seq`
+		if order = `version, owner, due_at, seq`; b == storage.Inbox {
+			order = `version, owner, group_name, subscriber, due_at, seq`
+		}
+		return where + `due_at IS NOT NULL`, order
 	case byExpiry:
 		return where + `due_at IS NULL`, `version, expires_at`
 	}
-	return `seq > 0`, `seq`
+	return `1 = 1`, `seq` // the caller has bounds, and SQLite would take another one instead
 }

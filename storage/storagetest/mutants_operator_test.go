@@ -139,7 +139,7 @@ func operateMutants() []mutant {
 		{"requeue does nothing", "operate/requeue", lying(is(storage.Requeue))},
 		{"requeue does nothing in the inbox", "operate/requeue-inbox", lying(is(storage.Requeue))},
 		{"requeued unmatched rows are lost", "operate/requeue-unmatched", lying(is(storage.Requeue))},
-		{"a row that waits is refused", "operate/requeue-waiting", changing(func(b *broken, a storage.Action, f *storage.Filter) ([]storage.ID, bool) {
+		{"a row that waits is refused", "operate/requeue-waiting", changing(func(_ *broken, _ storage.Action, f *storage.Filter) ([]storage.ID, bool) {
 			f.States = []storage.State{storage.StateFailed, storage.StateSucceeded}
 			return nil, false
 		})},
@@ -164,7 +164,7 @@ func operateMutants() []mutant {
 				return append(done, more...), err
 			}
 		}},
-		{"filter ignored", "operate/filter", changing(func(b *broken, _ storage.Action, f *storage.Filter) ([]storage.ID, bool) {
+		{"filter ignored", "operate/filter", changing(func(_ *broken, _ storage.Action, f *storage.Filter) ([]storage.ID, bool) {
 			*f = storage.Filter{Box: f.Box, IDs: f.IDs}
 			return nil, false
 		})},
@@ -174,7 +174,7 @@ func operateMutants() []mutant {
 			}
 			return nil, false
 		})},
-		{"never requeues what is delayed", "operate/refuses", changing(func(b *broken, a storage.Action, f *storage.Filter) ([]storage.ID, bool) {
+		{"never requeues what is delayed", "operate/refuses", changing(func(_ *broken, a storage.Action, f *storage.Filter) ([]storage.ID, bool) {
 			if a == storage.Requeue {
 				f.States = []storage.State{storage.StateRetrying, storage.StateFailed, storage.StateSucceeded}
 			}
