@@ -18,7 +18,7 @@ func operating(t *testing.T, s *gormstore.Store) {
 		for _, f := range []storage.Filter{
 			{},
 			{IDs: []storage.ID{id}},
-			{MessageID: storage.ID(id).String()},
+			{MessageID: id.String()},
 			{Version: version, TopicPrefix: "o"},
 			{States: []storage.State{storage.StateFailed}},
 			{States: []storage.State{storage.StateDelayed, storage.StateRetrying}, Version: version},
