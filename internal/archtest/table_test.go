@@ -60,6 +60,9 @@ func table() []row {
 		engine("subscribe"),
 		engine("processor"),
 
+		// What people do to messages, on the storage alone.
+		{pkg: "operator", ours: []string{"storage", "internal/*"}, testOurs: []string{"storage/memstore"}},
+
 		// Options, and the facade.
 		{pkg: ".", ours: library()},
 		{
@@ -67,7 +70,7 @@ func table() []row {
 			// driver is downloaded by every user's go mod tidy (348 MB instead of
 			// 19 MB, measured with SQLite).
 			pkg:      "cap",
-			ours:     append([]string{"."}, library()...),
+			ours:     append([]string{".", "operator"}, library()...),
 			testOurs: []string{"storage/memstore", "transport/memqueue"},
 			files:    []fileRow{{names: []string{"fx.go", "*fx*_test.go"}, mods: []string{modFx}}},
 		},
@@ -147,7 +150,7 @@ func library() []string {
 // gets that adapter's client library and no other.
 func bare() []string {
 	return []string{
-		"transport", "storage", "subscribe", "processor", ".", "internal/*", "internal/rows",
+		"transport", "storage", "subscribe", "processor", "operator", ".", "internal/*", "internal/rows",
 		"transport/transporttest", "storage/storagetest", "transport/memqueue", "storage/memstore",
 	}
 }

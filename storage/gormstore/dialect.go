@@ -87,6 +87,7 @@ type dialect interface {
 	dialectInstances
 	dialectLooks
 	dialectChanges
+	dialectOperator
 }
 
 type dialectErrors interface {
@@ -219,6 +220,11 @@ type dialectChanges interface {
 	remove(ctx context.Context, tx conn, s settling, ids []storage.ID) error
 	settle(ctx context.Context, tx conn, s settling, outcomes []outcomeRow) error
 	purge(ctx context.Context, tx conn, p storage.Purge) (int64, error)
+}
+
+type dialectOperator interface {
+	// operating begins a statement of an operator. What it says is in opSQL.
+	operating(b storage.Box) opWords
 }
 
 // idSet holds ids of rows that a statement has changed.

@@ -48,10 +48,18 @@ func TestManyStartAtOnceOnAnEmptyFile(t *testing.T) {
 		if n := count(t, s, "SELECT count(*) FROM cap_instances"); n != starters {
 			t.Errorf("%d instances", n)
 		}
-		if n := count(t, s, "SELECT count(*) FROM cap_migrations"); n != 2 {
+		if n := count(t, s, "SELECT count(*) FROM cap_migrations"); n != steps(t, s) {
 			t.Errorf("%d migrations", n)
 		}
 	}
+}
+
+// steps is how many migrations this release has.
+func steps(t *testing.T, s *gormstore.Store) int {
+	t.Helper()
+	list, err := s.Migrations()
+	must(t, err)
+	return len(list)
 }
 
 // TestTablesAreNamedAsConfigured, whatever gorm's own naming is.
@@ -107,7 +115,7 @@ func TestALaterReleasesStepsAreLeftAlone(t *testing.T) {
 	must(t, s.DB().Exec("INSERT INTO cap_migrations VALUES (99, 'later', 1, 0)").Error)
 	must(t, s.Migrate(t.Context()))
 	must(t, s.Check(t.Context()))
-	if n := count(t, s, "SELECT count(*) FROM cap_migrations"); n != 3 {
+	if n := count(t, s, "SELECT count(*) FROM cap_migrations"); n != steps(t, s)+1 {
 		t.Errorf("%d steps", n)
 	}
 	must(t, s.DB().Exec("INSERT INTO cap_migrations VALUES (100, 'much_later', 98, 0)").Error)

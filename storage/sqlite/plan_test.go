@@ -145,10 +145,9 @@ INSERT INTO "cap_received" (id, version, group_name, subscriber, name, message_i
   expires_at, headers, body)
   SELECT id, version, 'g', 's', name, hex(id), 2, 1, 1, 9e18, x'', x'' FROM "cap_published" LIMIT ?1`
 
-// TestNoStatementScansATable: with much history, before and after an ANALYZE,
-// every statement finds its rows through an index, and none sorts.
-func TestNoStatementScansATable(t *testing.T) {
-	t.Parallel()
+// recorded opens a store with its tables, whose statements are noted from now on.
+func recorded(t *testing.T) (*recorder, *sql.DB, *gormstore.Store) {
+	t.Helper()
 	rec := &recorder{
 		dsn:   "file:" + filepath.Join(t.TempDir(), "cap.db") + "?_txlock=immediate&_busy_timeout=5000&_journal_mode=WAL",
 		texts: make(map[string]bool),
@@ -165,13 +164,21 @@ func TestNoStatementScansATable(t *testing.T) {
 	t.Cleanup(func() { _ = s.Close() })
 	must(t, s.Migrate(t.Context()))
 	rec.texts = make(map[string]bool)
+	return rec, pool, s
+}
+
+// TestNoStatementScansATable: with much history, before and after an ANALYZE,
+// every statement finds its rows through an index, and none sorts.
+func TestNoStatementScansATable(t *testing.T) {
+	t.Parallel()
+	rec, pool, s := recorded(t)
 	everything(t, s)
 	texts := rec.texts
 	rec.texts = make(map[string]bool)
 	if len(texts) < 25 {
 		t.Fatalf("only %d statements were seen", len(texts))
 	}
-	_, err = pool.ExecContext(t.Context(), history, retained)
+	_, err := pool.ExecContext(t.Context(), history, retained)
 	must(t, err)
 	checkPlans(t, pool, texts)
 	_, err = pool.ExecContext(t.Context(), "ANALYZE")

@@ -70,7 +70,7 @@ func cases() []testCase {
 		bindCases(), appendCases(), txCases(), contentCases(), dueCases(), limitCases(),
 		takeOverCases(), staleCases(), lockCases(), claimCases(), settleCases(), finalCases(),
 		acceptCases(), faultCases(), splitCases(), purgeCases(), memberCases(),
-		inboxTxCases(), raceCases(),
+		inboxTxCases(), raceCases(), operatorCases(), operateCases(),
 	} {
 		all = append(all, area...)
 	}

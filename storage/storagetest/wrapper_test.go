@@ -42,6 +42,10 @@ type broken struct {
 	commit   func(tx storage.Tx) error
 	rollback func(tx storage.Tx) error
 
+	list   func(ctx context.Context, f storage.Filter, p storage.Page) (storage.Listing, error)
+	change func(ctx context.Context, a storage.Action, f storage.Filter) ([]storage.ID, error)
+	count  func(ctx context.Context, q storage.CountQuery) (storage.Counts, error)
+
 	mu      sync.Mutex
 	members []member
 	holders map[string]int64 // of the locks of mutants that have their own
@@ -102,6 +106,30 @@ func (b *broken) Purge(ctx context.Context, p storage.Purge) (int, error) {
 		return b.purge(ctx, p)
 	}
 	return b.Storage.Purge(ctx, p)
+}
+
+// operator is that of the store underneath.
+func (b *broken) operator() storage.Operator { return b.Storage.(storage.Operator) }
+
+func (b *broken) List(ctx context.Context, f storage.Filter, p storage.Page) (storage.Listing, error) {
+	if b.list != nil {
+		return b.list(ctx, f, p)
+	}
+	return b.operator().List(ctx, f, p)
+}
+
+func (b *broken) Change(ctx context.Context, a storage.Action, f storage.Filter) ([]storage.ID, error) {
+	if b.change != nil {
+		return b.change(ctx, a, f)
+	}
+	return b.operator().Change(ctx, a, f)
+}
+
+func (b *broken) Count(ctx context.Context, q storage.CountQuery) (storage.Counts, error) {
+	if b.count != nil {
+		return b.count(ctx, q)
+	}
+	return b.operator().Count(ctx, q)
 }
 
 type brokenTx struct {

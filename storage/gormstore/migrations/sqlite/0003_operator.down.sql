@@ -1,0 +1,2 @@
+DROP INDEX "{prefix}published_held";
+DROP INDEX "{prefix}received_held";

@@ -1,0 +1,290 @@
+package gormstore
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/capbus/gocap/storage"
+)
+
+// opWords are the words of one statement of an operator, on one table, in which
+// databases differ.
+type opWords interface {
+	// add makes a parameter of a value, of PostgreSQL's type bigint, text or bytea.
+	add(v any, typ string) string
+	// rows and heartbeats are names of tables.
+	rows() string
+	heartbeats() string
+	// now is the moment at which the statement began.
+	now() string
+	// moment makes one of microseconds since 1970; micros is the inverse, and
+	// until how many microseconds there are to a moment from when a row is looked
+	// at: a change may have waited for another one.
+	moment(micros string) string
+	micros(moment string) string
+	until(moment string) string
+	// id is the column as bytes, and text a column of names as reader.scan wants it.
+	id() string
+	text(column string) string
+	length(column string) string
+	// among and begins are conditions.
+	among(ids []storage.ID) string
+	begins(column, prefix string) string
+	// along walks an index: the table, the condition that the index is made for,
+	// of a version if it has them apart, and its order.
+	along(ix opIndex, version string) (from, where, order string)
+	query(text string) query
+	// change runs a statement that changes rows, and notes their ids.
+	change(ctx context.Context, tx conn, verb, where string, done idSet) error
+}
+
+// opIndex is an index that is walked.
+type opIndex uint8
+
+const (
+	bySeq opIndex = iota
+	byDelayed
+	byFailed
+	byDue
+	byExpiry // of rows that have nothing more to do
+)
+
+// source says in which rows those of a listing are looked for.
+type source uint8
+
+const (
+	inAll      source = iota // all, in order of seq
+	inHeld                   // those of some states, in order of seq
+	inDue                    // those that are in work or will be, if there are few
+	inIDs                    // those of the filter
+	inMessages               // those of a message id
+)
+
+// view is one look of a listing.
+type view struct {
+	f         storage.Filter
+	src       source
+	keys      []messageLane // of inMessages
+	low, high int64         // between these, both excluded
+	oldest    bool
+	window    int // most rows looked at
+	limit     int // most rows that are answered
+}
+
+// messageLane is where a message id is unique.
+type messageLane struct{ version, group, subscriber, topic string }
+
+// opSQL makes the statements of operators, for every dialect. Parameters are
+// added in the order of the text.
+type opSQL struct {
+	opWords
+
+	b storage.Box
+}
+
+// listing answers with the number of rows looked at, the last one, and the
+// columns that operated reads of each that matches, NULL if none does.
+func (o opSQL) listing(v view) query {
+	dir, last := ` DESC`, `min(k)`
+	if v.oldest {
+		dir, last = ` ASC`, `max(k)`
+	}
+	var sb strings.Builder
+	sb.WriteString(`WITH s AS (SELECT k, hit FROM (` + o.looked(v, dir) + `) AS x WHERE k > ` + o.add(v.low, "bigint") +
+		` AND k < ` + o.add(v.high, "bigint") + ` ORDER BY k` + dir + ` LIMIT ` + o.add(v.window, "bigint") + `)`)
+	sb.WriteString(` SELECT e.n, e.last, ` + o.columns() + ` FROM (SELECT count(*) AS n, ` + last + ` AS last FROM s) AS e` +
+		` LEFT JOIN (SELECT k FROM s WHERE hit ORDER BY k` + dir + ` LIMIT ` + o.add(v.limit, "bigint") + `) AS h ON 1 = 1` +
+		` LEFT JOIN ` + o.rows() + ` AS r ON r.seq = h.k ORDER BY h.k` + dir)
+	return o.query(sb.String())
+}
+
+// looked is a SELECT of k and hit, of at least as many rows as v.window.
+func (o opSQL) looked(v view, dir string) string {
+	columns := func() string { return `SELECT seq AS k, (` + o.matching(v.f) + `) AS hit FROM ` }
+	walk := func(ix opIndex) string {
+		head := columns()
+		from, where, _ := o.along(ix, v.f.Version)
+		return `SELECT * FROM (` + head + from + ` WHERE ` + where + ` AND seq > ` + o.add(v.low, "bigint") + ` AND seq < ` +
+			o.add(v.high, "bigint") + ` ORDER BY seq` + dir + ` LIMIT ` + o.add(v.window, "bigint") + `) AS w`
+	}
+	switch v.src {
+	case inHeld:
+		var parts []string
+		for _, ix := range heldBy(v.f.States) {
+			parts = append(parts, walk(ix))
+		}
+		return strings.Join(parts, ` UNION ALL `)
+	case inDue:
+		head := columns()
+		from, where, order := o.along(byDue, v.f.Version)
+		return head + from + ` WHERE ` + where + ` ORDER BY ` + order + ` LIMIT ` + o.add(dueMost, "bigint")
+	case inIDs:
+		return columns() + o.rows() + ` WHERE ` + o.among(v.f.IDs)
+	case inMessages:
+		return columns() + o.rows() + ` WHERE ` + o.messages(v)
+	}
+	return walk(bySeq)
+}
+
+func (o opSQL) messages(v view) string {
+	var parts []string
+	for _, k := range v.keys {
+		parts = append(parts, `(version = `+o.add(k.version, "text")+` AND group_name = `+o.add(k.group, "text")+
+			` AND subscriber = `+o.add(k.subscriber, "text")+` AND name = `+o.add(k.topic, "text")+
+			` AND message_id = `+o.add(messageBytes(messageKey(v.f.MessageID)), "bytea")+`)`)
+	}
+	return strings.Join(parts, ` OR `)
+}
+
+// messageBytes are given as bytes where message ids are bytes.
+type messageBytes string
+
+// heldBy returns the indexes that have the rows of the states; states that have
+// none of their own are not in it.
+func heldBy(states []storage.State) []opIndex {
+	var list []opIndex
+	if slices.Contains(states, storage.StateDelayed) {
+		list = append(list, byDelayed)
+	}
+	if slices.Contains(states, storage.StateRetrying) || slices.Contains(states, storage.StateFailed) {
+		list = append(list, byFailed)
+	}
+	return list
+}
+
+// matching is the condition for rows that match the filter.
+func (o opSQL) matching(f storage.Filter) string {
+	conds := []string{`1 = 1`}
+	is := func(column, value string) {
+		if value != "" {
+			conds = append(conds, column+` = `+o.add(value, "text"))
+		}
+	}
+	is(`version`, f.Version)
+	is(`name`, f.Topic)
+	if f.TopicPrefix != "" {
+		conds = append(conds, o.begins(`name`, f.TopicPrefix))
+	}
+	if o.b == storage.Inbox {
+		is(`group_name`, f.Group)
+		is(`subscriber`, f.Subscriber)
+		if f.MessageID != "" {
+			conds = append(conds, `message_id = `+o.add(messageBytes(messageKey(f.MessageID)), "bytea"))
+		}
+	}
+	if len(f.States) > 0 {
+		var states []string
+		for _, s := range f.States {
+			states = append(states, stateIs(s))
+		}
+		conds = append(conds, `(`+strings.Join(states, ` OR `)+`)`)
+	}
+	added := func(op string, t time.Time) {
+		if !t.IsZero() {
+			conds = append(conds, `added_at `+op+` `+o.moment(o.add(t.UnixMicro(), "bigint")))
+		}
+	}
+	added(`>=`, f.AddedFrom)
+	added(`<`, f.AddedBefore)
+	return strings.Join(conds, ` AND `)
+}
+
+func stateIs(s storage.State) string {
+	switch s {
+	case storage.StateRetrying:
+		return `status = 3 AND expires_at IS NULL`
+	case storage.StateFailed:
+		return `status = 3 AND expires_at IS NOT NULL`
+	case storage.StateDelayed:
+		return `status = 1`
+	case storage.StateSucceeded:
+		return `status = 2`
+	}
+	return `status = 0`
+}
+
+// columns lists what operated reads.
+func (o opSQL) columns() string {
+	names := `'', '', ''`
+	if o.b == storage.Inbox {
+		names = o.text(`r.group_name`) + `, ` + o.text(`r.subscriber`) + `, ` + o.text(`r.message_id`)
+	}
+	return `r.seq, ` + o.id() + `, ` + o.text(`r.version`) + `, ` + o.text(`r.name`) + `, ` + names +
+		`, r.owner, r.status, r.retries, r.takeovers, ` + o.text(`r.last_error`) + `, ` +
+		o.micros(`r.due_at`) + `, ` + o.until(`r.due_at`) + `, ` + o.micros(`r.added_at`) + `, ` + o.until(`r.added_at`) +
+		`, ` + o.micros(`r.expires_at`) + `, ` + o.length(`r.headers`) + ` + ` + o.length(`r.body`) +
+		`, EXISTS (SELECT 1 FROM ` + o.heartbeats() + ` WHERE number = r.owner AND ended_at IS NULL AND ` +
+		o.until(`beat_at`) + ` + lease > 0)`
+}
+
+// contents answers with seq, headers and body.
+func (o opSQL) contents(keys []int64) query {
+	list := make([]string, len(keys))
+	for i, k := range keys {
+		list[i] = strconv.FormatInt(k, 10)
+	}
+	return o.query(`SELECT seq, headers, body FROM ` + o.rows() + ` WHERE seq IN (` + strings.Join(list, `,`) + `)`)
+}
+
+// dueCount answers with the number of due rows, at most one more than inDue takes.
+func (o opSQL) dueCount(version string) query {
+	from, where, order := o.along(byDue, version)
+	return o.query(`SELECT count(*) FROM (SELECT seq FROM ` + from + ` WHERE ` + where + ` ORDER BY ` + order + ` LIMIT ` +
+		o.add(dueMost+1, "bigint") + `) AS d`)
+}
+
+// nextLane answers with the place of the inbox's unique index behind one.
+func (o opSQL) nextLane(l messageLane) query {
+	const key = `version, group_name, subscriber, name`
+	return o.query(`SELECT ` + o.text(`version`) + `, ` + o.text(`group_name`) + `, ` + o.text(`subscriber`) + `, ` + o.text(`name`) +
+		` FROM ` + o.rows() + ` WHERE (` + key + `) > (` + o.add(l.version, "text") + `, ` + o.add(l.group, "text") + `, ` +
+		o.add(l.subscriber, "text") + `, ` + o.add(l.topic, "text") + `) ORDER BY ` + key + ` LIMIT 1`)
+}
+
+// places answers with the least and the greatest seq. One SELECT for both would
+// scan the table in SQLite.
+func (o opSQL) places() query {
+	return o.query(`SELECT coalesce((SELECT min(seq) FROM ` + o.rows() + `), 0), coalesce((SELECT max(seq) FROM ` + o.rows() + `), 0)`)
+}
+
+// addedAt answers with the first seq from the given one on, and when it was added.
+func (o opSQL) addedAt(seq int64) query {
+	return o.query(`SELECT seq, ` + o.micros(`added_at`) + ` FROM ` + o.rows() + ` WHERE seq >= ` + o.add(seq, "bigint") +
+		` ORDER BY seq LIMIT 1`)
+}
+
+// count looks at so many rows along an index, and answers with version, group,
+// topic, status, whether final, and a number of rows.
+func (o opSQL) count(ix opIndex, version string, most int) query {
+	group := `''`
+	if o.b == storage.Inbox {
+		group = `group_name`
+	}
+	from, where, order := o.along(ix, version)
+	return o.query(`SELECT ` + o.text(`v`) + `, ` + o.text(`g`) + `, ` + o.text(`n`) + `, st, fin, count(*) FROM (SELECT version AS v, ` +
+		group + ` AS g, name AS n, status AS st, expires_at IS NOT NULL AS fin FROM ` + from + ` WHERE ` + where + ` ORDER BY ` + order +
+		` LIMIT ` + o.add(most, "bigint") + `) AS c GROUP BY v, g, n, st, fin`)
+}
+
+// changing is the verb and the condition by which an action changes rows.
+func (o opSQL) changing(a storage.Action, f storage.Filter) (verb, where string) {
+	verb = `DELETE FROM ` + o.rows()
+	if a == storage.Requeue {
+		verb = `UPDATE ` + o.rows() + ` SET status = 0, retries = 0, takeovers = 0, owner = NULL, expires_at = NULL, due_at = ` +
+			o.now() + `, updated_at = ` + o.now()
+	}
+	where = ` WHERE ` + o.among(f.IDs) + ` AND ` + o.matching(f) + ` AND `
+	switch a {
+	case storage.Requeue:
+		where += `CASE WHEN expires_at IS NOT NULL THEN due_at IS NULL WHEN status = 1 THEN ` + o.until(`due_at`) + ` > 0 ELSE ` +
+			o.until(`due_at`) + ` > ` + strconv.FormatInt(storage.RequeueMargin.Microseconds(), 10) + ` END`
+	case storage.Cancel:
+		where += `status = 1 AND ` + o.until(`due_at`) + ` > 0`
+	default:
+		where += `expires_at IS NOT NULL AND due_at IS NULL`
+	}
+	return verb, where
+}

@@ -1,0 +1,82 @@
+package gormstore
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/capbus/gocap/storage"
+)
+
+// sqliteWords makes numbered parameters, so that their place does not matter.
+type sqliteWords struct {
+	d    *sqlite
+	b    storage.Box
+	args []any
+}
+
+func (d *sqlite) operating(b storage.Box) opWords { return &sqliteWords{d: d, b: b} }
+
+func (w *sqliteWords) add(v any, _ string) string {
+	if m, ok := v.(messageBytes); ok {
+		v = string(m)
+	}
+	w.args = append(w.args, v)
+	return `?` + strconv.Itoa(len(w.args))
+}
+
+func (w *sqliteWords) rows() string                { return w.d.table(w.b) }
+func (w *sqliteWords) heartbeats() string          { return w.d.instances }
+func (w *sqliteWords) now() string                 { return sqliteNow }
+func (w *sqliteWords) moment(micros string) string { return micros }
+func (w *sqliteWords) micros(moment string) string { return moment }
+func (w *sqliteWords) until(moment string) string  { return `(` + moment + ` - ` + sqliteNow + `)` }
+func (w *sqliteWords) id() string                  { return `r.id` }
+func (w *sqliteWords) text(column string) string   { return `CAST(` + column + ` AS BLOB)` }
+func (w *sqliteWords) length(column string) string { return `length(` + column + `)` }
+func (w *sqliteWords) query(text string) query     { return query{text, w.args} }
+
+func (w *sqliteWords) among(ids []storage.ID) string {
+	text := `id IN (`
+	for i, id := range ids {
+		if i > 0 {
+			text += `,`
+		}
+		text += w.add(id[:], "bytea")
+	}
+	return text + `)`
+}
+
+// begins: of texts, substr would count characters.
+func (w *sqliteWords) begins(column, prefix string) string {
+	return `substr(CAST(` + column + ` AS BLOB), 1, ` + w.add(len(prefix), "bigint") + `) = ` + w.add([]byte(prefix), "bytea")
+}
+
+func (w *sqliteWords) along(ix opIndex, version string) (from, where, order string) {
+	where, order = alongIndex(w, w.b, ix, version)
+	return w.rows(), where, order
+}
+
+func (w *sqliteWords) change(ctx context.Context, tx conn, verb, where string, done idSet) error {
+	return w.query(verb+where+` RETURNING id`).ids(ctx, tx, done)
+}
+
+// alongIndex is opWords.along for databases with partial indexes.
+func alongIndex(w opWords, b storage.Box, ix opIndex, version string) (where, order string) {
+	if version != "" && (ix == byDue || ix == byExpiry) {
+		where = `version = ` + w.add(version, "text") + ` AND `
+	}
+	switch ix {
+	case byDelayed:
+		return `status IN (1, 3) AND status = 1`, `seq`
+	case byFailed:
+		return `status IN (1, 3) AND status = 3`, `seq`
+	case byDue:
+		if order = `version, owner, due_at, seq`; b == storage.Inbox {
+			order = `version, owner, group_name, subscriber, due_at, seq`
+		}
+		return where + `due_at IS NOT NULL`, order
+	case byExpiry:
+		return where + `due_at IS NULL`, `version, expires_at`
+	}
+	return `1 = 1`, `seq` // the caller has bounds, and SQLite would take another one instead
+}
