@@ -2,9 +2,9 @@
 // keeps the outbox and the inbox.
 //
 // Required of an adapter: [Storage], the [Writer] and [Tx] it hands out, and
-// [Member]. Optional, found once when a bus is made: [Migrator] and [TxLimiter]
-// and [Locker] on the storage; [EndProber] or [EndNotifier] on a Writer. The package depends on the standard
-// library alone.
+// [Member]. Optional, found once when a bus is made: [Migrator], [TxLimiter],
+// [Locker] and [Inspector] on the storage; [EndProber] or [EndNotifier] on a
+// Writer. The package depends on the standard library alone.
 //
 // All moments are the database's: a due time or an expiry is given as a
 // duration from the database's now, never as this process's clock.

@@ -87,6 +87,7 @@ type dialect interface {
 	dialectInstances
 	dialectLooks
 	dialectChanges
+	dialectHealth
 }
 
 type dialectErrors interface {

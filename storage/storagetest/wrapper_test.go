@@ -42,6 +42,9 @@ type broken struct {
 	commit   func(tx storage.Tx) error
 	rollback func(tx storage.Tx) error
 
+	waiting  func(list []storage.Waiting, most int) []storage.Waiting
+	versions func(list []storage.VersionRows, most int) []storage.VersionRows
+
 	mu      sync.Mutex
 	members []member
 	holders map[string]int64 // of the locks of mutants that have their own
