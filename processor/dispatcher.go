@@ -85,6 +85,7 @@ func NewDispatcher(cfg DispatcherConfig, keeper *rows.Keeper, poll time.Duration
 		dc.Callback = d.callback
 	}
 	d.desk = rows.NewDesk(dc)
+	keeper.Pulse().Many = senders
 	d.retry = NewNeedRetry(NeedRetryConfig{
 		Keeper: keeper, Hand: &d.desk.Hand, Taker: d, Log: cfg.Log,
 		PollInterval: poll, BatchSize: cfg.BatchSize, MaxBytes: rows.MaxLookBytes, Locked: cfg.Locked,
@@ -195,7 +196,9 @@ func (d *Dispatcher) send(next, work context.Context) {
 		if !ok {
 			return
 		}
+		leave := d.keeper.Pulse().EnterOne(d.cfg.SendTimeout, "sending of topic "+topic)
 		d.sendBatch(work, batch)
+		leave()
 		d.queue.Done(topic)
 	}
 }
