@@ -90,7 +90,11 @@ func NewDispatcher(cfg DispatcherConfig, keeper *rows.Keeper, poll time.Duration
 		Keeper: keeper, Hand: &d.desk.Hand, Taker: d, Log: cfg.Log,
 		PollInterval: poll, BatchSize: cfg.BatchSize, MaxBytes: rows.MaxLookBytes, Locked: cfg.Locked,
 	})
-	d.breaker = newBreaker(cfg.Transport.Check, cfg.Log.Log, d.brokerAway, d.brokerBack)
+	check := func(ctx context.Context) error {
+		defer keeper.Pulse().Enter(ctx, "asking whether the broker is back")()
+		return cfg.Transport.Check(ctx)
+	}
+	d.breaker = newBreaker(check, cfg.Log.Log, d.brokerAway, d.brokerBack)
 	return d, d.retry
 }
 
