@@ -30,7 +30,7 @@ const (
 // process dies too, so many are then sent one by one.
 const suspects = 32
 
-// DispatcherConfig configures a Dispatcher. All fields but Callback are
+// DispatcherConfig configures a Dispatcher. All fields but Callback and Also are
 // required.
 type DispatcherConfig struct {
 	Transport transport.Transport
@@ -51,6 +51,9 @@ type DispatcherConfig struct {
 	// Probation is how long this process must have lived before it sends rows
 	// that saw two deaths or more.
 	Probation time.Duration
+	// Also own rows of other versions that this dispatcher sends, too; may be
+	// empty. They share the pulse of the keeper.
+	Also []*rows.Keeper
 }
 
 // Dispatcher sends the rows of the outbox that it is given.
@@ -96,6 +99,14 @@ func NewDispatcher(cfg DispatcherConfig, keeper *rows.Keeper, poll time.Duration
 	}
 	d.breaker = newBreaker(check, cfg.Log.Log, d.brokerAway, d.brokerBack)
 	return d, d.retry
+}
+
+// BrokerAway returns since when nothing is sent because the broker is away; zero:
+// it is not.
+func (d *Dispatcher) BrokerAway() time.Time {
+	d.breaker.mu.Lock()
+	defer d.breaker.mu.Unlock()
+	return d.breaker.since
 }
 
 // Hand is what this dispatcher has in hand.
@@ -181,12 +192,21 @@ func (d *Dispatcher) onFreed(rs []*rows.Row) {
 // nothing is in hand: an instance that reaches it sends what is published.
 func (d *Dispatcher) brokerAway(since time.Duration) {
 	if since >= d.keeper.Lease() && d.desk.Hand.Len() == 0 {
-		d.keeper.Rest()
+		for _, k := range d.keepers() {
+			k.Rest()
+		}
 	}
 }
 
+// keepers own the rows that are sent.
+func (d *Dispatcher) keepers() []*rows.Keeper {
+	return append([]*rows.Keeper{d.keeper}, d.cfg.Also...)
+}
+
 func (d *Dispatcher) brokerBack() {
-	d.keeper.Resume()
+	for _, k := range d.keepers() {
+		k.Resume()
+	}
 	d.retry.Kick()
 }
 
