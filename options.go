@@ -8,7 +8,6 @@ import (
 	"reflect"
 	"runtime"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"time"
 
@@ -206,16 +205,7 @@ func (o Options) Validate() error {
 		v.check(err == nil, fmt.Sprintf("Subscriptions[%d]", i), fmt.Sprint(err))
 	}
 	v.check(validVersion(o.Version), "Version", fmt.Sprintf("%q is not 1 to 20 bytes of letters, digits, '.', '_' and '-'", o.Version))
-	for i, also := range o.AlsoVersions {
-		switch {
-		case !validVersion(also):
-			v.check(false, "AlsoVersions", fmt.Sprintf("%q is not 1 to 20 bytes of letters, digits, '.', '_' and '-'", also))
-		case also == o.Version:
-			v.check(false, "AlsoVersions", fmt.Sprintf("%q is the bus's own version; name others only", also))
-		case slices.Contains(o.AlsoVersions[:i], also):
-			v.check(false, "AlsoVersions", fmt.Sprintf("%q is there twice", also))
-		}
-	}
+	o.checkAlsoVersions(v)
 	v.name("DefaultGroupName", o.DefaultGroupName)
 	v.name("GroupNamePrefix", o.GroupNamePrefix)
 	v.name("TopicNamePrefix", o.TopicNamePrefix)
@@ -291,18 +281,4 @@ func (v *validation) adapter(field string, a any) {
 func isNil(v any) bool {
 	r := reflect.ValueOf(v)
 	return v == nil || r.Kind() == reflect.Pointer && r.IsNil()
-}
-
-func validVersion(s string) bool {
-	if s == "" || len(s) > 20 {
-		return false
-	}
-	for _, c := range []byte(s) {
-		switch {
-		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '.', c == '_', c == '-':
-		default:
-			return false
-		}
-	}
-	return true
 }
