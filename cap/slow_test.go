@@ -79,6 +79,7 @@ func TestNothingThatIsSlowOrIdleStandsStill(t *testing.T) {
 				return true
 			})
 			_ = r.Stop(t.Context()) // it cuts handlers
+			elapse(time.Minute)     // the slow calls end
 		})
 	}
 }

@@ -196,4 +196,3 @@ func TestAHandlerThatRunsCountsAsMoving(t *testing.T) {
 		}
 	})
 }
-
