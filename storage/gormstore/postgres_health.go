@@ -3,7 +3,9 @@ package gormstore
 import "github.com/capbus/gocap/storage"
 
 // waiting hops from the first row of one owner, group and subscriber to that of
-// the next: it is found by its place in the index, and known by its seq.
+// the next: it is found by its place in the index, and known by its seq. Rows
+// are ordered by their owner even where it is NULL in all: PostgreSQL takes no
+// column that IS NULL for a constant, and would sort them.
 func (d *postgres) waiting(b storage.Box, version string, most int) query {
 	var a pgArgs
 	table := d.table(b)
@@ -19,14 +21,14 @@ func (d *postgres) waiting(b storage.Box, version string, most int) query {
 	if b == storage.Outbox {
 		return d.own(`WITH RECURSIVE `+hops(`hop`, `owner > 0`, `owner > l.owner`, `owner, `)+
 			` SELECT '', `+pgMicros("r.due_at - "+pgNow)+`, `+pgMicros(pgNow+" - r.added_at")+`, r.status, 0 FROM (SELECT seq FROM hop`+
-			` UNION ALL SELECT `+first(`owner IS NULL`, ``)+`) AS f JOIN `+table+` AS r ON r.seq = f.seq`, a)
+			` UNION ALL SELECT `+first(`owner IS NULL`, `owner, `)+`) AS f JOIN `+table+` AS r ON r.seq = f.seq`, a)
 	}
 	unmatched := `CASE WHEN r.owner IS NULL AND r.subscriber = '' THEN (SELECT count(*) FROM (SELECT FROM ` + table + ` AS u WHERE ` + `u.` + inVersion +
 		` AND u.group_name = r.group_name AND u.subscriber = '' AND u.owner IS NULL AND u.expires_at IS NULL LIMIT ` +
 		a.add(most, "bigint") + `) AS few) ELSE 0 END`
 	return d.own(`WITH RECURSIVE `+
 		hops(`hop`, `owner > 0`, `(owner, group_name, subscriber) > (l.owner, l.group_name, l.subscriber)`, `owner, group_name, subscriber, `)+`, `+
-		hops(`free`, `owner IS NULL`, `owner IS NULL AND (group_name, subscriber) > (l.group_name, l.subscriber)`, `group_name, subscriber, `)+
+		hops(`free`, `owner IS NULL`, `owner IS NULL AND (group_name, subscriber) > (l.group_name, l.subscriber)`, `owner, group_name, subscriber, `)+
 		` SELECT r.group_name, `+pgMicros("r.due_at - "+pgNow)+`, `+pgMicros(pgNow+" - r.added_at")+`, r.status, `+unmatched+
 		` FROM (SELECT seq FROM hop UNION ALL SELECT seq FROM free) AS f JOIN `+table+` AS r ON r.seq = f.seq`, a)
 }

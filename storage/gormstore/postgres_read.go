@@ -153,9 +153,11 @@ func (d *postgres) candidates(b storage.Box, version string, q storage.Query, ps
 	from := a.lanes(list)
 	rows := `SELECT seq, due_at, octet_length(headers) + octet_length(body) AS size FROM ` + d.table(b) + ` WHERE ` +
 		a.inLane(b, version) + ` AND due_at <= ` + pgNow + ` - ` + pgSpan(a.add(stale(q), "bigint")) + ` AND ` + behind
-	const order = ` ORDER BY due_at, seq LIMIT l.n)`
+	// Nobody's rows are ordered by their owner, too: a column that IS NULL is no
+	// constant to the planner, which would sort them all.
+	const order = `due_at, seq LIMIT l.n)`
 	return d.own(`SELECT l.i, c.seq, l.o, `+pgMicros("c.due_at")+`, c.size FROM `+from+` CROSS JOIN LATERAL (`+
-		`(`+rows+` AND owner = l.o`+order+` UNION ALL (`+rows+` AND l.o = 0 AND owner IS NULL`+order+`) c`, a)
+		`(`+rows+` AND owner = l.o ORDER BY `+order+` UNION ALL (`+rows+` AND l.o = 0 AND owner IS NULL ORDER BY owner, `+order+`) c`, a)
 }
 
 func (d *postgres) candidatesByID(b storage.Box, version string, ids []storage.ID) query {
