@@ -213,7 +213,7 @@ func TestHealthWhileTheBusStartsAndStops(t *testing.T) {
 		for range 4 {
 			all.Go(func() {
 				for ctx.Err() == nil {
-					_ = r.Health(t.Context())
+					_ = r.Health(ctx)
 					pause(time.Millisecond)
 				}
 			})
