@@ -36,7 +36,7 @@ func TestNothingThatIsSlowOrIdleStandsStill(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			log := &lockedBuffer{}
 			opts := c.opts
-			opts.Logger = logTo(log)
+			opts.Logger, opts.PollInterval = logTo(log), 5*time.Second
 			r := &rig{store: memstore.New(memstore.Config{}), queue: memqueue.New(memqueue.Config{})}
 			if s, ok := opts.Transport.(slow); ok { // made in the bubble
 				opts.Transport = slow{r.queue, s.wait}

@@ -166,10 +166,10 @@ func TestAHandlerThatRunsCountsAsMoving(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, done := &lockedBuffer{}, make(chan error, 1)
 		store := &deafStore{Store: memstore.New(memstore.Config{}), box: storage.Inbox, release: make(chan struct{})}
-		r := newRig(t, cap.Options{Storage: store, Logger: logTo(log)}, subscribe.To("t", func(ctx context.Context, _ string) error {
+		r := newRig(t, cap.Options{Storage: store, Logger: logTo(log), PollInterval: 5 * time.Second}, subscribe.To("t", func(ctx context.Context, _ string) error {
 			select {
 			case <-ctx.Done():
-			case <-time.After(3 * time.Hour):
+			case <-time.After(time.Hour):
 			}
 			done <- context.Cause(ctx)
 			return nil
@@ -182,7 +182,7 @@ func TestAHandlerThatRunsCountsAsMoving(t *testing.T) {
 		}
 		elapse(time.Second)
 		store.deaf.Store(true)
-		elapse(2 * time.Hour)
+		elapse(50 * time.Minute)
 		h := r.Health(t.Context())
 		if h.Alive || !h.Handling.Living || h.LongestRun == nil || h.LongestRun.Topic != "t" {
 			t.Errorf("while it runs: %+v", h)
