@@ -13,26 +13,18 @@ import (
 
 var _ storage.Inspector = (*Store)(nil)
 
-// dialectHealth only reads, along the indexes on due times.
+// dialectHealth only reads, along the indexes on due times. A database that
+// cannot hop in one statement takes one for each step.
 type dialectHealth interface {
-	// waiting answers with group, microseconds until it is due, microseconds since
-	// it was added, status, and the number of unmatched rows (up to most), of the
-	// first row of each owner, group and subscriber.
-	waiting(b storage.Box, version string, most int) query
-	// versions answers with version, number of unfinished rows (up to most), and
-	// whether an instance lives.
-	versions(b storage.Box, most int) query
+	// waiting finds the first row of each owner, group and subscriber.
+	waiting(ctx context.Context, db querier, b storage.Box, version string, most int) ([]firstRow, error)
+	// versions finds those that have unfinished rows, in order.
+	versions(ctx context.Context, db querier, b storage.Box, most int) ([]storage.VersionRows, error)
 }
 
 // Waiting implements storage.Inspector.
 func (s *Store) Waiting(ctx context.Context, b storage.Box, version string, most int) ([]storage.Waiting, error) {
-	var firsts []firstRow
-	err := s.inspect(ctx, b, most, func() query { return s.d.waiting(b, version, most) }, func() { firsts = nil }, func(rows *sql.Rows) error {
-		var f firstRow
-		err := rows.Scan(&f.group, &f.in, &f.age, &f.status, &f.unmatched)
-		firsts = append(firsts, f)
-		return err
-	})
+	firsts, err := inspect(ctx, s, b, most, func() ([]firstRow, error) { return s.d.waiting(ctx, s.looks, b, version, most) })
 	if err != nil {
 		return nil, fmt.Errorf("gormstore: waiting rows of %s: %w", b, err)
 	}
@@ -65,36 +57,57 @@ func waitingOf(firsts []firstRow, most int) []storage.Waiting {
 	return list
 }
 
-// Versions implements storage.Inspector.
-func (s *Store) Versions(ctx context.Context, b storage.Box, most int) ([]storage.VersionRows, error) {
-	var list []storage.VersionRows
-	err := s.inspect(ctx, b, most, func() query { return s.d.versions(b, most) }, func() { list = nil }, func(rows *sql.Rows) error {
-		var v storage.VersionRows
-		err := rows.Scan(&v.Version, &v.Rows, &v.Living)
-		list = append(list, v)
+// firstRows reads an answer of group, microseconds until it is due, microseconds
+// since it was added, status, and number of unmatched rows.
+func (q query) firstRows(ctx context.Context, db querier) ([]firstRow, error) {
+	var firsts []firstRow
+	err := q.each(ctx, db, func(rows *sql.Rows) error {
+		var f firstRow
+		err := rows.Scan(&f.group, &f.in, &f.age, &f.status, &f.unmatched)
+		firsts = append(firsts, f)
 		return err
 	})
+	return firsts, err
+}
+
+// Versions implements storage.Inspector.
+func (s *Store) Versions(ctx context.Context, b storage.Box, most int) ([]storage.VersionRows, error) {
+	list, err := inspect(ctx, s, b, most, func() ([]storage.VersionRows, error) { return s.d.versions(ctx, s.looks, b, most) })
 	if err != nil {
 		return nil, fmt.Errorf("gormstore: versions in %s: %w", b, err)
 	}
 	return list, nil
 }
 
-// inspect reads an answer; again forgets what was read before a repetition.
-func (s *Store) inspect(ctx context.Context, b storage.Box, most int, q func() query, again func(), f func(*sql.Rows) error) error {
+// versionRows reads an answer of version, number of rows, and whether an instance
+// lives.
+func (q query) versionRows(ctx context.Context, db querier) ([]storage.VersionRows, error) {
+	var list []storage.VersionRows
+	err := q.each(ctx, db, func(rows *sql.Rows) error {
+		var v storage.VersionRows
+		err := rows.Scan(&v.Version, &v.Rows, &v.Living)
+		list = append(list, v)
+		return err
+	})
+	return list, err
+}
+
+// inspect reads, and again while the database is busy.
+func inspect[T any](ctx context.Context, s *Store, b storage.Box, most int, read func() ([]T, error)) (found []T, err error) {
 	switch {
 	case s.err != nil:
-		return s.err
+		return nil, s.err
 	case b != storage.Outbox && b != storage.Inbox:
-		return fmt.Errorf("there is no box %s", b)
+		return nil, fmt.Errorf("there is no box %s", b)
 	case most < 1:
-		return fmt.Errorf("the limit %d is not positive", most)
+		return nil, fmt.Errorf("the limit %d is not positive", most)
 	}
 	if err := s.ready(ctx); err != nil {
-		return err
+		return nil, err
 	}
-	return s.untilFree(ctx, func() error {
-		again()
-		return q().each(ctx, s.looks, f)
+	err = s.untilFree(ctx, func() (err error) {
+		found, err = read()
+		return err
 	})
+	return found, err
 }

@@ -1,10 +1,14 @@
 package gormstore
 
-import "github.com/capbus/gocap/storage"
+import (
+	"context"
+
+	"github.com/capbus/gocap/storage"
+)
 
 // waiting hops from the first row of one owner, group and subscriber to that of
 // the next: it is found by its place in the index, and known by its seq.
-func (d *sqlite) waiting(b storage.Box, version string, most int) query {
+func (d *sqlite) waiting(ctx context.Context, db querier, b storage.Box, version string, most int) ([]firstRow, error) {
 	table := d.table(b)
 	lane, group, unmatched := ``, `x''`, `0`
 	if b == storage.Inbox {
@@ -29,15 +33,15 @@ func (d *sqlite) waiting(b storage.Box, version string, most int) query {
 			` FROM free CROSS JOIN ` + table + ` AS l WHERE l.seq = free.seq)`
 	}
 	return textOf(text+` SELECT `+group+`, r.due_at - `+sqliteNow+`, `+sqliteNow+` - r.added_at, r.status, `+unmatched+
-		` FROM (SELECT seq FROM hop`+free+`) AS f CROSS JOIN `+table+` AS r WHERE r.seq = f.seq`, version, most)
+		` FROM (SELECT seq FROM hop`+free+`) AS f CROSS JOIN `+table+` AS r WHERE r.seq = f.seq`, version, most).firstRows(ctx, db)
 }
 
-func (d *sqlite) versions(b storage.Box, most int) query {
+func (d *sqlite) versions(ctx context.Context, db querier, b storage.Box, most int) ([]storage.VersionRows, error) {
 	table := d.table(b)
 	hop := `SELECT min(version) FROM ` + table + ` WHERE due_at IS NOT NULL`
 	return textOf(`WITH RECURSIVE p(box, most) AS (VALUES (?, ?)), hop(v) AS (`+hop+` UNION ALL SELECT (`+hop+
 		` AND version > hop.v) FROM hop WHERE hop.v IS NOT NULL) SELECT CAST(v AS BLOB), (SELECT count(*) FROM (SELECT 1 FROM `+table+
 		` WHERE version = hop.v AND due_at IS NOT NULL LIMIT ?2+0)), EXISTS (SELECT 1 FROM `+d.instances+
 		` WHERE box = ?1 AND version = hop.v AND ended_at IS NULL AND beat_at + lease > `+sqliteNow+`) FROM hop WHERE v IS NOT NULL`,
-		b.String(), most)
+		b.String(), most).versionRows(ctx, db)
 }
