@@ -29,6 +29,15 @@ func (b *Bus) makeAlso(e *engines) {
 	}
 }
 
+func (b *Bus) instance(box storage.Box) storage.Instance {
+	return b.instanceOf(box, b.opts.Version)
+}
+
+func (b *Bus) instanceOf(box storage.Box, version string) storage.Instance {
+	t := b.opts.Transport.Traits()
+	return storage.Instance{Box: box, Version: version, Lease: b.opts.FallbackWindow, Transport: t.Name, Destination: t.Destination}
+}
+
 // feedAlso lets their rows be found.
 func (b *Bus) feedAlso(e *engines) {
 	o := b.opts

@@ -97,15 +97,6 @@ func (b *Bus) join(ctx context.Context, e *engines, subs []subscribe.Subscriptio
 	return nil
 }
 
-func (b *Bus) instance(box storage.Box) storage.Instance {
-	return b.instanceOf(box, b.opts.Version)
-}
-
-func (b *Bus) instanceOf(box storage.Box, version string) storage.Instance {
-	t := b.opts.Transport.Traits()
-	return storage.Instance{Box: box, Version: version, Lease: b.opts.FallbackWindow, Transport: t.Name, Destination: t.Destination}
-}
-
 func (b *Bus) assemble(e *engines, subs []subscribe.Subscription) (err error) {
 	o := b.opts
 	policy := rows.Policy{

@@ -101,14 +101,6 @@ func NewDispatcher(cfg DispatcherConfig, keeper *rows.Keeper, poll time.Duration
 	return d, d.retry
 }
 
-// BrokerAway returns since when nothing is sent because the broker is away; zero:
-// it is not.
-func (d *Dispatcher) BrokerAway() time.Time {
-	d.breaker.mu.Lock()
-	defer d.breaker.mu.Unlock()
-	return d.breaker.since
-}
-
 // Hand is what this dispatcher has in hand.
 func (d *Dispatcher) Hand() *rows.Hand { return &d.desk.Hand }
 
@@ -186,28 +178,6 @@ func (d *Dispatcher) onFreed(rs []*rows.Row) {
 	}
 	d.mu.Unlock()
 	signal(d.freed)
-}
-
-// brokerAway gives the number up when the broker has been away for a lease, and
-// nothing is in hand: an instance that reaches it sends what is published.
-func (d *Dispatcher) brokerAway(since time.Duration) {
-	if since >= d.keeper.Lease() && d.desk.Hand.Len() == 0 {
-		for _, k := range d.keepers() {
-			k.Rest()
-		}
-	}
-}
-
-// keepers own the rows that are sent.
-func (d *Dispatcher) keepers() []*rows.Keeper {
-	return append([]*rows.Keeper{d.keeper}, d.cfg.Also...)
-}
-
-func (d *Dispatcher) brokerBack() {
-	for _, k := range d.keepers() {
-		k.Resume()
-	}
-	d.retry.Kick()
 }
 
 // Freed implements Taker.
