@@ -40,8 +40,12 @@ type Options struct {
 	// Version isolates services that share tables or a broker: it is the suffix
 	// of queue names. At most 20 bytes of [A-Za-z0-9._-]. Defaults to v1.
 	Version string
-	// AlsoVersions takes over unfinished rows of these versions. Not supported
-	// yet. Defaults to none.
+	// AlsoVersions are other versions whose unfinished rows this bus sends and
+	// handles as its own, once no instance of theirs has them, or none lives that
+	// sends elsewhere; it deletes them, too, when they have expired. Queues stay
+	// those of Version: what is still in the queues of another version is for
+	// its instances. Take one out when Health and the log tell of none of its
+	// rows any more. Defaults to none.
 	AlsoVersions []string
 	// DefaultGroupName is the group of subscriptions without one. Defaults to
 	// "cap.queue." and the package path of main.
@@ -207,7 +211,7 @@ func (o Options) Validate() error {
 		v.check(err == nil, fmt.Sprintf("Subscriptions[%d]", i), fmt.Sprint(err))
 	}
 	v.check(validVersion(o.Version), "Version", fmt.Sprintf("%q is not 1 to 20 bytes of letters, digits, '.', '_' and '-'", o.Version))
-	v.check(len(o.AlsoVersions) == 0, "AlsoVersions", "is not supported yet; leave it empty")
+	o.checkAlsoVersions(v)
 	v.name("DefaultGroupName", o.DefaultGroupName)
 	v.name("GroupNamePrefix", o.GroupNamePrefix)
 	v.name("TopicNamePrefix", o.TopicNamePrefix)
@@ -283,18 +287,4 @@ func (v *validation) adapter(field string, a any) {
 func isNil(v any) bool {
 	r := reflect.ValueOf(v)
 	return v == nil || r.Kind() == reflect.Pointer && r.IsNil()
-}
-
-func validVersion(s string) bool {
-	if s == "" || len(s) > 20 {
-		return false
-	}
-	for _, c := range []byte(s) {
-		switch {
-		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '.', c == '_', c == '-':
-		default:
-			return false
-		}
-	}
-	return true
 }

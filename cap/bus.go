@@ -35,6 +35,7 @@ type Bus struct {
 	// life is held by Start and Stop, one after another.
 	life    chan struct{}
 	engines runningEngines
+	probes  *probes
 	// more is served beside the subscriptions of the options. Handlers sets it,
 	// with the flag, before the application starts.
 	more     []subscribe.Subscription
@@ -54,7 +55,7 @@ func New(opts Options) (*Bus, error) {
 	if v, ok := opts.Transport.(transport.Versioned); ok {
 		opts.Transport = v.ForVersion(opts.Version)
 	}
-	b := &Bus{opts: opts, log: &quiet.Logger{Log: opts.Logger}, byDefault: byDefault, life: make(chan struct{}, 1)}
+	b := &Bus{opts: opts, log: &quiet.Logger{Log: opts.Logger}, byDefault: byDefault, life: make(chan struct{}, 1), probes: newProbes()}
 	b.offer()
 	return b, nil
 }

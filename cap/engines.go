@@ -39,7 +39,9 @@ type engines struct {
 	dispatcher             *processor.Dispatcher
 	consumer               *subscribe.Consumer
 	sendRetry, handleRetry *processor.NeedRetry
+	also                   []*alsoVersion
 	waker                  *processor.Waker
+	versions               *versionWatch
 	collector              *processor.Collector
 	release                func() // the registry
 
@@ -79,6 +81,7 @@ func (b *Bus) join(ctx context.Context, e *engines, subs []subscribe.Subscriptio
 	}
 	e.sending = rows.NewKeeper(b.opts.Storage, b.instance(storage.Outbox), b.opts.Logger)
 	e.handling = rows.NewKeeper(b.opts.Storage, b.instance(storage.Inbox), b.opts.Logger)
+	b.makeAlso(e)
 	if err := b.assemble(e, subs); err != nil { //nolint:contextcheck // the hook of outcomes belongs to no call
 		return err
 	}
@@ -94,11 +97,6 @@ func (b *Bus) join(ctx context.Context, e *engines, subs []subscribe.Subscriptio
 	return nil
 }
 
-func (b *Bus) instance(box storage.Box) storage.Instance {
-	t := b.opts.Transport.Traits()
-	return storage.Instance{Box: box, Version: b.opts.Version, Lease: b.opts.FallbackWindow, Transport: t.Name, Destination: t.Destination}
-}
-
 func (b *Bus) assemble(e *engines, subs []subscribe.Subscription) (err error) {
 	o := b.opts
 	policy := rows.Policy{
@@ -110,7 +108,7 @@ func (b *Bus) assemble(e *engines, subs []subscribe.Subscription) (err error) {
 		keepDone = 24 * time.Hour // the inbox needs its rows to know what was handled
 	}
 	e.consumer, err = subscribe.NewConsumer(subscribe.ConsumerConfig{
-		Storage: o.Storage, Transport: o.Transport, Keeper: e.handling, Log: b.log, Codec: o.Codec, Subscriptions: subs,
+		Storage: o.Storage, Transport: o.Transport, Keeper: e.handling, Also: e.keepers(storage.Inbox), Log: b.log, Codec: o.Codec, Subscriptions: subs,
 		Version: o.Version, DefaultGroup: o.DefaultGroupName, GroupPrefix: o.GroupNamePrefix, TopicPrefix: o.TopicNamePrefix,
 		Policy: policy, Callback: b.callback(gocap.Subscribe), KeepDone: keepDone,
 		Context:   b.handlerContext,
@@ -131,11 +129,14 @@ func (b *Bus) assemble(e *engines, subs []subscribe.Subscription) (err error) {
 		Transport: e.sender, Log: b.log, Policy: policy, Callback: b.callback(gocap.Publish),
 		KeepSent: o.SucceedMessageExpiredAfter, AllowUnroutable: o.AllowUnroutable,
 		SendWindow: o.SendWindow, BatchSize: o.BatchSize, SendTimeout: sendTimeout, Probation: o.FallbackWindow, Locked: o.UseStorageLock, Trace: o.SendTrace,
+		Also: e.keepers(storage.Outbox),
 	}, e.sending, o.PollInterval)
 	e.waker = processor.NewWaker(e.sending, e.dispatcher, e.sendRetry, b.log)
 	e.collector = &processor.Collector{
-		Storage: o.Storage, Log: b.log, Version: o.Version, Interval: o.CollectorCleaningInterval, BatchSize: o.CollectorBatchSize, Trace: o.SendTrace,
+		Storage: o.Storage, Log: b.log, Version: o.Version, Also: o.AlsoVersions, Interval: o.CollectorCleaningInterval, BatchSize: o.CollectorBatchSize, Trace: o.SendTrace,
 	}
+	b.feedAlso(e)
+	e.versions = &versionWatch{bus: b}
 	return nil
 }
 
@@ -170,13 +171,20 @@ func (e *engines) run(root context.Context) {
 	keep, e.endKeep = context.WithCancelCause(root)
 	e.keep.Go(func() { e.sending.Run(keep) })
 	e.keep.Go(func() { e.handling.Run(keep) })
+	for _, a := range e.also {
+		e.keep.Go(func() { a.keeper.Run(keep) })
+	}
 	e.work.Go(func() { e.consumer.Run(take, receive, work, last) })
 	e.sends = make(chan struct{})
 	e.work.Go(func() {
 		defer close(e.sends)
 		e.dispatcher.Run(take, work, last)
 	})
-	for _, loop := range []func(context.Context){e.sendRetry.Run, e.handleRetry.Run, e.waker.Run, e.collector.Run} {
+	loops := []func(context.Context){e.sendRetry.Run, e.handleRetry.Run, e.waker.Run, e.collector.Run, e.versions.run}
+	for _, a := range e.also {
+		loops = append(loops, a.retry.Run)
+	}
+	for _, loop := range loops {
 		e.work.Go(func() { loop(take) })
 	}
 }
@@ -219,11 +227,11 @@ func (e *engines) stop(ctx context.Context, end ending) error {
 	return errors.Join(err, e.leave(lctx))
 }
 
-// leave ends both numbers and gives the registry back.
+// leave ends all numbers and gives the registry back.
 func (e *engines) leave(ctx context.Context) error {
 	defer e.release()
 	var errs []error
-	for _, k := range []*rows.Keeper{e.sending, e.handling} {
+	for _, k := range e.numbers() {
 		if k != nil {
 			errs = append(errs, k.Leave(ctx))
 		}

@@ -14,11 +14,12 @@ import (
 const purgeTimeout = time.Minute
 
 // Collector deletes rows that are final and have expired. Its fields are
-// required.
+// required, unless said.
 type Collector struct {
 	Storage   storage.Storage
 	Log       *quiet.Logger
 	Version   string
+	Also      []string      // other versions whose rows this bus works on; may be empty
 	Interval  time.Duration // between rounds
 	BatchSize int           // most rows deleted at once
 	Trace     *Trace        // may be nil
@@ -29,7 +30,9 @@ type Collector struct {
 func (c *Collector) Run(ctx context.Context) {
 	for {
 		for _, box := range []storage.Box{storage.Outbox, storage.Inbox} {
-			c.clean(ctx, box)
+			for _, version := range append([]string{c.Version}, c.Also...) {
+				c.clean(ctx, box, version)
+			}
 		}
 		if !backoff.Sleep(ctx, c.Interval) {
 			return
@@ -37,10 +40,10 @@ func (c *Collector) Run(ctx context.Context) {
 	}
 }
 
-func (c *Collector) clean(ctx context.Context, box storage.Box) {
+func (c *Collector) clean(ctx context.Context, box storage.Box, version string) {
 	for ctx.Err() == nil {
 		pctx, cancel := context.WithTimeout(ctx, purgeTimeout)
-		n, err := c.Storage.Purge(pctx, storage.Purge{Box: box, Version: c.Version, Limit: c.BatchSize})
+		n, err := c.Storage.Purge(pctx, storage.Purge{Box: box, Version: version, Limit: c.BatchSize})
 		cancel()
 		if err != nil && ctx.Err() == nil {
 			c.Log.Warn(ctx, "expired rows not deleted", box.String(), slog.String("box", box.String()), slog.Any("err", err))

@@ -30,7 +30,7 @@ const (
 // process dies too, so many are then sent one by one.
 const suspects = 32
 
-// DispatcherConfig configures a Dispatcher. All fields but Callback are
+// DispatcherConfig configures a Dispatcher. All fields but Callback and Also are
 // required.
 type DispatcherConfig struct {
 	Transport transport.Transport
@@ -53,6 +53,9 @@ type DispatcherConfig struct {
 	// Probation is how long this process must have lived before it sends rows
 	// that saw two deaths or more.
 	Probation time.Duration
+	// Also own rows of other versions that this dispatcher sends, too; may be
+	// empty. They share the pulse of the keeper.
+	Also []*rows.Keeper
 }
 
 // Dispatcher sends the rows of the outbox that it is given.
@@ -87,11 +90,16 @@ func NewDispatcher(cfg DispatcherConfig, keeper *rows.Keeper, poll time.Duration
 		dc.Callback = d.callback
 	}
 	d.desk = rows.NewDesk(dc)
+	keeper.Pulse().Many = senders
 	d.retry = NewNeedRetry(NeedRetryConfig{
 		Keeper: keeper, Hand: &d.desk.Hand, Taker: d, Log: cfg.Log,
 		PollInterval: poll, BatchSize: cfg.BatchSize, MaxBytes: rows.MaxLookBytes, Locked: cfg.Locked, TakenOver: cfg.Trace.takenOver(cfg.Log),
 	})
-	d.breaker = newBreaker(cfg.Transport.Check, cfg.Log.Log, d.brokerAway, d.brokerBack)
+	check := func(ctx context.Context) error {
+		defer keeper.Pulse().Enter(ctx, "asking whether the broker is back")()
+		return cfg.Transport.Check(ctx)
+	}
+	d.breaker = newBreaker(check, cfg.Log.Log, d.brokerAway, d.brokerBack)
 	return d, d.retry
 }
 
@@ -174,20 +182,6 @@ func (d *Dispatcher) onFreed(rs []*rows.Row) {
 	signal(d.freed)
 }
 
-// brokerAway gives the number up when the broker has been away for a lease, and
-// nothing is in hand: an instance that reaches it sends what is published.
-func (d *Dispatcher) brokerAway(since time.Duration) {
-	if since >= d.keeper.Lease() && d.desk.Hand.Len() == 0 {
-		d.keeper.Rest()
-	}
-}
-
-func (d *Dispatcher) brokerBack(ctx context.Context) {
-	d.cfg.Trace.breaker(ctx, d.cfg.Log, nil)
-	d.keeper.Resume()
-	d.retry.Kick()
-}
-
 // Freed implements Taker.
 func (d *Dispatcher) Freed() <-chan struct{} { return d.freed }
 
@@ -198,7 +192,9 @@ func (d *Dispatcher) send(next, work context.Context) {
 		if !ok {
 			return
 		}
+		leave := d.keeper.Pulse().EnterOne(d.cfg.SendTimeout, "sending of topic "+topic)
 		d.sendBatch(work, batch)
+		leave()
 		d.queue.Done(topic)
 	}
 }

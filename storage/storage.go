@@ -2,8 +2,8 @@
 // keeps the outbox and the inbox.
 //
 // Required of an adapter: [Storage], the [Writer] and [Tx] it hands out, and
-// [Member]. Optional, found once when a bus is made: [Migrator], [TxLimiter] and
-// [Locker] on the storage; [EndProber] or [EndNotifier] on a Writer. Optional, for
+// [Member]. Optional, found once when a bus is made: [Migrator], [TxLimiter],
+// [Locker] and [Inspector] on the storage; [EndProber] or [EndNotifier] on a Writer. Optional, for
 // the people who look after the messages: [Operator] on the storage. The package
 // depends on the standard library alone.
 //

@@ -19,11 +19,11 @@ const (
 // adopt looks for rows of its groups that matched no subscription when they
 // came, or whose subscription is gone: it serves those that match now, and ends
 // those that nobody has served for UnhandledAfter.
-func (c *Consumer) adopt(ctx context.Context) {
+func (c *Consumer) adopt(ctx context.Context, k *rows.Keeper) {
 	begun := time.Now()
 	var after int64
 	for {
-		if t, err := c.cfg.Keeper.Wait(ctx); err == nil {
+		if t, err := k.Wait(ctx); err == nil {
 			if after, err = c.adoptUnmatched(ctx, t, after); err == nil && time.Since(begun) >= c.cfg.UnhandledAfter {
 				err = c.endStale(ctx, t)
 			}
@@ -41,7 +41,11 @@ func (c *Consumer) adopt(ctx context.Context) {
 // from the start.
 func (c *Consumer) adoptUnmatched(ctx context.Context, t *rows.Tenure, after int64) (int64, error) {
 	for range adoptPages {
-		recs, err := unmatched(ctx, t, c.Groups(), after)
+		groups := c.active()
+		if len(groups) == 0 {
+			return 0, nil
+		}
+		recs, err := unmatched(ctx, t, groups, after)
 		if err != nil {
 			return after, err
 		}
@@ -116,9 +120,12 @@ func (c *Consumer) group(name string) *group {
 // endStale takes over rows of its groups that have been due for UnhandledAfter
 // and have no living owner.
 func (c *Consumer) endStale(ctx context.Context, t *rows.Tenure) error {
-	lanes := make([]storage.Lane, len(c.groups))
-	for i, g := range c.groups {
-		lanes[i] = storage.Lane{Group: g.name, Limit: adoptBatch}
+	var lanes []storage.Lane
+	for _, name := range c.active() {
+		lanes = append(lanes, storage.Lane{Group: name, Limit: adoptBatch})
+	}
+	if len(lanes) == 0 {
+		return nil
 	}
 	look := c.desk.Hand.Begin()
 	defer look.End()

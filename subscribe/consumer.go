@@ -15,9 +15,12 @@ import (
 
 // ConsumerConfig configures a Consumer. All fields are required, unless said.
 type ConsumerConfig struct {
-	Storage       storage.Storage
-	Transport     transport.Transport
-	Keeper        *rows.Keeper
+	Storage   storage.Storage
+	Transport transport.Transport
+	Keeper    *rows.Keeper
+	// Also own rows of other versions that this consumer works on, too; may be
+	// empty. They share the pulse of Keeper.
+	Also          []*rows.Keeper
 	Log           *quiet.Logger
 	Codec         transport.Codec
 	Subscriptions []Subscription
@@ -78,6 +81,7 @@ func NewConsumer(cfg ConsumerConfig) (*Consumer, error) {
 		dc.Callback = func(ctx context.Context, r *rows.Row) { cfg.Callback(ctx, r.Record, message(r.Record)) }
 	}
 	c.desk = rows.NewDesk(dc)
+	cfg.Keeper.Pulse().Busy = c.busy
 	return c, nil
 }
 
@@ -124,7 +128,9 @@ func (c *Consumer) Run(take, receive, work, last context.Context) {
 		}
 	}
 	if len(c.groups) > 0 {
-		loops.Go(func() { c.adopt(take) })
+		for _, k := range append([]*rows.Keeper{c.cfg.Keeper}, c.cfg.Also...) {
+			loops.Go(func() { c.adopt(take, k) })
+		}
 	}
 	<-take.Done()
 	c.desk.Drain()
@@ -151,7 +157,7 @@ func (c *Consumer) Room() []storage.Lane {
 	}
 	var lanes []storage.Lane
 	for _, g := range c.groups {
-		if g.bytes.Load() > rows.MaxHandBytes {
+		if g.bytes.Load() > rows.MaxHandBytes || g.isPaused() {
 			continue
 		}
 		for _, rt := range g.routes {

@@ -2,6 +2,7 @@ package subscribe
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -31,9 +32,12 @@ type group struct {
 	window  int
 	bytes   atomic.Int64 // of headers and bodies in hand
 
-	mu    sync.Mutex
-	free  *sync.Cond
-	fresh int // rows from the transport in hand
+	mu        sync.Mutex
+	free      *sync.Cond
+	fresh     int // rows from the transport in hand
+	pause     pausing
+	receivers receiving
+	runs      map[*Run]struct{} // handlers that run
 }
 
 // route is a subscription as this bus serves it.
@@ -54,6 +58,7 @@ func newGroup(c *Consumer, name string) *group {
 		source: transport.Source{Group: c.queueName(name), Window: max(1, c.cfg.BatchSize)},
 	}
 	g.free = sync.NewCond(&g.mu)
+	g.pause.changed, g.receivers.begun, g.runs = make(chan struct{}), map[*receiver]struct{}{}, map[*Run]struct{}{}
 	g.queue = rows.NewQueue(func(rt *route) int {
 		if rt.concurrency > 0 {
 			return rt.concurrency
@@ -90,15 +95,24 @@ func newRoute(c *Consumer, g *group, s Subscription) *route {
 	return rt
 }
 
-// receive takes deliveries until ctx ends. A source that is lost is asked for
-// again, with a backoff.
+// receive takes deliveries until ctx ends, unless the group is paused. A source
+// that is lost is asked for again, with a backoff.
 func (g *group) receive(take, work context.Context) {
 	wait := backoff.Backoff{Min: 50 * time.Millisecond, Max: time.Second}
 	for take.Err() == nil {
+		until, cancel, ok := g.untilPaused(take)
+		if !ok {
+			return
+		}
 		begun := time.Now()
-		err := g.receiveOnce(take, work)
+		err := g.receiveOnce(until, work)
+		paused := until.Err() != nil
+		cancel()
 		if take.Err() != nil {
 			return
+		}
+		if paused {
+			continue
 		}
 		if time.Since(begun) > 10*time.Second {
 			wait.Reset()
@@ -109,15 +123,22 @@ func (g *group) receive(take, work context.Context) {
 }
 
 func (g *group) receiveOnce(take, work context.Context) (err error) {
+	ends := g.receiverBegins()
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("transport panicked: %v", p)
 		}
+		if err == nil && take.Err() == nil {
+			err = errSourceEnded
+		}
+		ends(err)
 	}()
 	return g.c.cfg.Transport.Receive(take, g.source, func(ctx context.Context, batch []transport.Delivery) {
 		g.deliver(ctx, work, batch)
 	})
 }
+
+var errSourceEnded = errors.New("the transport stopped receiving, without an error")
 
 // waitRoom blocks while the group has its window full of rows from the
 // transport, so that receiving pauses when handlers are slow.

@@ -20,6 +20,7 @@ const acceptTimeout = 10 * time.Second
 // the inbox cannot take it the deliveries stay unanswered, so the broker sends
 // no more; when ctx ends before, they go back.
 func (g *group) deliver(ctx, work context.Context, batch []transport.Delivery) {
+	g.received()
 	if !g.waitRoom(ctx) {
 		nack(batch)
 		return

@@ -45,6 +45,12 @@ func (rt *route) run(work context.Context, r *rows.Row) {
 		desk.GiveBack(r)
 		return
 	}
+	run := rt.group.beginRun(r)
+	if run == nil {
+		desk.GiveBack(r)
+		return
+	}
+	defer rt.group.endRun(run)
 	ctx, cancel := rt.context(work, r)
 	defer cancel(nil)
 	m := message(r.Record)

@@ -23,6 +23,7 @@ var errResting = errors.New("the number was given up until it is of use")
 type Tenure struct {
 	storage.Member
 
+	pulse  *Pulse
 	ctx    context.Context //nolint:containedctx // a tenure is a span of time; this is its end
 	cancel context.CancelCauseFunc
 	expiry *time.Timer
@@ -40,6 +41,13 @@ type Keeper struct {
 	store storage.Storage
 	inst  storage.Instance
 	log   *quiet.Logger
+	pulse *Pulse
+	// patient: see Patient.
+	patient bool
+
+	// Known to Run alone.
+	trips int       // of the pulse, as seen
+	back  time.Time // not joined before
 
 	mu      sync.Mutex
 	current *Tenure
@@ -49,7 +57,9 @@ type Keeper struct {
 
 // NewKeeper returns a keeper that has not joined yet.
 func NewKeeper(store storage.Storage, inst storage.Instance, log *slog.Logger) *Keeper {
-	return &Keeper{store: store, inst: inst, log: &quiet.Logger{Log: log}, changed: make(chan struct{})}
+	return &Keeper{
+		store: store, inst: inst, log: &quiet.Logger{Log: log}, pulse: NewPulse(inst.Lease), changed: make(chan struct{}),
+	}
 }
 
 // Lease is how long the instance lives without a beat.
@@ -83,7 +93,7 @@ func (k *Keeper) Join(ctx context.Context) error {
 		return err
 	}
 	tctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	t := &Tenure{Member: m, ctx: tctx, cancel: cancel}
+	t := &Tenure{Member: m, pulse: k.pulse, ctx: tctx, cancel: cancel}
 	// The lease counts from before the write was sent, on the monotonic clock.
 	t.expiry = time.AfterFunc(time.Until(begun.Add(k.inst.Lease)), func() { cancel(ErrLeaseLost) })
 	k.set(t)
@@ -137,6 +147,9 @@ func (k *Keeper) Run(ctx context.Context) {
 			}
 			continue
 		}
+		if k.stoodStill(ctx) {
+			continue
+		}
 		if k.beat(ctx, t) {
 			retry.Reset()
 			next = k.inst.Lease / 3
@@ -184,10 +197,16 @@ func (k *Keeper) beat(ctx context.Context, t *Tenure) bool {
 // and joins under a new one. It reports false when ctx has ended.
 func (k *Keeper) rejoin(ctx context.Context) bool {
 	wait := backoff.Backoff{Min: 50 * time.Millisecond, Max: min(2*time.Second, max(k.inst.Lease/5, 50*time.Millisecond))}
+	if k.patient {
+		wait.Max = max(k.inst.Lease/3, wait.Min)
+	}
 	for ctx.Err() == nil {
 		err := k.leaveOld(ctx)
 		resting, changed := k.rest()
 		switch {
+		case k.barred(ctx):
+			backoff.Sleep(ctx, k.inst.Lease/6)
+			continue
 		case !resting:
 			jctx, cancel := context.WithTimeout(ctx, k.inst.Lease)
 			err = k.Join(jctx)

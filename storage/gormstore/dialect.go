@@ -88,6 +88,7 @@ type dialect interface {
 	dialectLooks
 	dialectChanges
 	dialectOperator
+	dialectHealth
 }
 
 type dialectErrors interface {

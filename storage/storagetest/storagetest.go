@@ -69,7 +69,7 @@ func cases() []testCase {
 	for _, area := range [][]testCase{
 		bindCases(), appendCases(), txCases(), contentCases(), dueCases(), limitCases(),
 		takeOverCases(), staleCases(), lockCases(), claimCases(), settleCases(), finalCases(),
-		acceptCases(), faultCases(), splitCases(), purgeCases(), memberCases(),
+		acceptCases(), faultCases(), splitCases(), purgeCases(), memberCases(), inspectCases(),
 		inboxTxCases(), raceCases(), operatorCases(), operateCases(),
 	} {
 		all = append(all, area...)

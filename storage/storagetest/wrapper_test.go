@@ -46,6 +46,9 @@ type broken struct {
 	change func(ctx context.Context, a storage.Action, f storage.Filter) ([]storage.ID, error)
 	count  func(ctx context.Context, q storage.CountQuery) (storage.Counts, error)
 
+	waiting  func(list []storage.Waiting, most int) []storage.Waiting
+	versions func(list []storage.VersionRows, most int) []storage.VersionRows
+
 	mu      sync.Mutex
 	members []member
 	holders map[string]int64 // of the locks of mutants that have their own

@@ -1,0 +1,30 @@
+package processor
+
+import (
+	"github.com/capbus/gocap/internal/rows"
+	"github.com/capbus/gocap/storage"
+)
+
+// NewAlso returns a NeedRetry that finds the rows which another keeper owns,
+// those of another version, for the same taker and hand. The signal that room
+// has appeared wakes the main one alone: this one finds out within a
+// PollInterval.
+func NewAlso(cfg NeedRetryConfig, keeper *rows.Keeper) *NeedRetry {
+	cfg.Keeper, cfg.Taker = keeper, unsignalled{cfg.Taker}
+	return NewNeedRetry(cfg)
+}
+
+// unsignalled is a taker that shares its signal with nobody.
+type unsignalled struct{ Taker }
+
+func (unsignalled) Freed() <-chan struct{} { return nil }
+
+// Room implements Taker: half of it, so that rows of other versions do not hold
+// up the bus's own.
+func (u unsignalled) Room() []storage.Lane {
+	lanes := u.Taker.Room()
+	for i := range lanes {
+		lanes[i].Limit = (lanes[i].Limit + 1) / 2
+	}
+	return lanes
+}
