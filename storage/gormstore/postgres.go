@@ -284,8 +284,8 @@ func (d *postgres) prepare(ctx context.Context, db rowQuerier) error {
 
 func (d *postgres) check() []query {
 	return []query{
-		textOf(`SELECT ` + pgColumns(storage.Outbox) + `, ordering_key, updated_at FROM ` + d.published + ` WHERE seq < 0`),
-		textOf(`SELECT ` + pgColumns(storage.Inbox) + `, ordering_key, updated_at FROM ` + d.received + ` WHERE seq < 0`),
+		textOf(`SELECT ` + pgColumns(storage.Outbox) + `, updated_at FROM ` + d.published + ` WHERE seq < 0`),
+		textOf(`SELECT ` + pgColumns(storage.Inbox) + `, updated_at FROM ` + d.received + ` WHERE seq < 0`),
 		textOf(`SELECT ` + instanceColumns + ` FROM ` + d.instances + ` WHERE number < 0`),
 		textOf(`SELECT ` + lockColumns + ` FROM ` + d.locks + ` WHERE holder < 0`),
 	}
