@@ -95,6 +95,11 @@ type Source struct {
 	Group  string   // name of the queue: group and version
 	Topics []string // patterns, see Match
 	Window int      // most deliveries unanswered at once; at least 1
+	// Ordered lets the queue deliver to one receiver of the group at a time, over
+	// all processes, in the order of sending; the next one takes over when it has
+	// ended, and first gets what it had not answered. A queue that was asked for so
+	// once may stay so. Only where Traits.SingleActive is set.
+	Ordered bool
 }
 
 // Traits is what the engines and the docs must know of a transport.
@@ -106,6 +111,8 @@ type Traits struct {
 	Destination string
 	// Ordered: messages sent one after another arrive in that order.
 	Ordered bool
+	// SingleActive: a Source may be Ordered. Needs Ordered.
+	SingleActive bool
 	// Routing: Send reports ErrUnroutable.
 	Routing bool
 	// Wildcards: a Source may have patterns with * and #.

@@ -43,6 +43,8 @@ type wrong struct {
 	receiveFails bool // returns the context's error
 	sendIgnores  bool // ctx
 	noDeclare    bool
+	notSingle    bool // an ordered source is as any other
+	lostAtEnd    bool // what a lost receiver had comes again, behind the rest
 	sick         bool
 }
 
@@ -50,6 +52,8 @@ type bqueue struct {
 	patterns []string
 	msgs     []*transport.Message
 	changed  chan struct{} // closed and replaced at each change
+	single   bool
+	line     []*breceiver // in the order in which they came
 }
 
 func newBroker(w wrong) *broker {
@@ -57,7 +61,7 @@ func newBroker(w wrong) *broker {
 }
 
 func (b *broker) Traits() transport.Traits {
-	return transport.Traits{Name: "broker", Ordered: true, Routing: true, Wildcards: true, MaxMessage: 1 << 20}
+	return transport.Traits{Name: "broker", Ordered: true, SingleActive: true, Routing: true, Wildcards: true, MaxMessage: 1 << 20}
 }
 
 func (b *broker) Check(context.Context) error {
@@ -154,6 +158,7 @@ func (b *broker) declare(src transport.Source) *bqueue {
 		q = &bqueue{changed: make(chan struct{})}
 		b.queues[src.Group] = q
 	}
+	q.single = q.single || src.Ordered && !b.notSingle
 	for _, p := range src.Topics {
 		if !slices.Contains(q.patterns, p) {
 			q.patterns = append(q.patterns, p)
@@ -164,6 +169,7 @@ func (b *broker) declare(src transport.Source) *bqueue {
 
 func (b *broker) Receive(ctx context.Context, src transport.Source, deliver func(context.Context, []transport.Delivery)) error {
 	r := &breceiver{b: b, q: b.declare(src), ctx: ctx, window: src.Window}
+	r.join()
 	defer r.leave()
 	for {
 		batch, changed := r.take()
@@ -203,7 +209,7 @@ type breceiver struct {
 func (r *breceiver) take() (batch []transport.Delivery, changed <-chan struct{}) {
 	r.b.mu.Lock()
 	defer r.b.mu.Unlock()
-	for len(r.q.msgs) > 0 && (r.b.noWindow || len(r.held) < r.window) {
+	for len(r.q.msgs) > 0 && (!r.q.single || r.q.line[0] == r) && (r.b.noWindow || len(r.held) < r.window) {
 		i := 0
 		if r.b.backwards {
 			i = len(r.q.msgs) - 1
@@ -220,17 +226,31 @@ func (r *breceiver) take() (batch []transport.Delivery, changed <-chan struct{})
 	return batch, r.q.changed
 }
 
+func (r *breceiver) join() {
+	r.b.mu.Lock()
+	defer r.b.mu.Unlock()
+	r.q.line = append(r.q.line, r)
+}
+
 func (r *breceiver) leave() {
 	r.b.mu.Lock()
 	defer r.b.mu.Unlock()
 	r.left = true
+	r.q.line = slices.DeleteFunc(r.q.line, func(x *breceiver) bool { return x == r })
 	r.q.put(r.again...)
 	if r.b.lostDrops {
 		return
 	}
+	var back []*transport.Message
 	for _, d := range r.held {
-		r.q.put(d.stored)
+		back = append(back, d.stored)
 	}
+	if r.b.lostAtEnd {
+		r.q.put(back...)
+		return
+	}
+	r.q.msgs = append(back, r.q.msgs...)
+	r.q.put()
 }
 
 // bdelivery is one message in hand.

@@ -48,11 +48,16 @@ func (e *env) receive(group string, window int, topics ...string) *receiver {
 
 // start starts a receiver and does not wait.
 func (e *env) start(group string, window int, inDeliver func(context.Context, *delivery), topics ...string) *receiver {
+	return e.startSource(transport.Source{Group: e.group(group), Topics: topics, Window: window}, inDeliver)
+}
+
+func (e *env) startSource(src transport.Source, inDeliver func(context.Context, *delivery)) *receiver {
 	probe := probePrefix + newID()
 	ctx, cancel := context.WithCancel(e.Context())
+	src.Topics = append([]string{probe}, src.Topics...)
 	r := &receiver{
 		e:         e,
-		src:       transport.Source{Group: e.group(group), Topics: append([]string{probe}, topics...), Window: window},
+		src:       src,
 		probe:     probe,
 		stopf:     cancel,
 		done:      make(chan struct{}),
@@ -63,7 +68,7 @@ func (e *env) start(group string, window int, inDeliver func(context.Context, *d
 		defer close(r.done)
 		r.err = e.tr.Receive(ctx, r.src, r.deliver)
 		if ctx.Err() == nil {
-			e.Errorf("receive of group %q ended by itself: %v", group, r.err)
+			e.Errorf("receive of group %q ended by itself: %v", src.Group, r.err)
 		}
 	}()
 	e.Cleanup(r.stop)

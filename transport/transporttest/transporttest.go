@@ -101,6 +101,7 @@ func cases() []testCase {
 		stopCases(),
 		contentCases(),
 		declareCases(),
+		orderedCases(),
 	} {
 		all = append(all, topic...)
 	}
@@ -109,4 +110,5 @@ func cases() []testCase {
 
 func claimsRouting(tr transport.Transport) bool   { return tr.Traits().Routing }
 func claimsWildcards(tr transport.Transport) bool { return tr.Traits().Wildcards }
+func claimsSingle(tr transport.Transport) bool    { return tr.Traits().SingleActive }
 func claimsOrder(tr transport.Transport) bool     { return tr.Traits().Ordered }
