@@ -83,8 +83,8 @@ func run(t *testing.T, db string, s size) {
 		s.messages, s.keys, published.Seconds(), handled.Seconds(), float64(s.messages)/handled.Seconds(), f.kills, f.leaves, f.joins, report)
 }
 
-// finish waits until no row has anything more to do, with a last disturbance
-// or two on the way.
+// finish waits until no row has anything more to do; while there is much to do
+// the disturbances go on, and two more come in any case.
 func (f *fleet) finish(disturb <-chan time.Time) {
 	f.tb.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)
@@ -96,7 +96,7 @@ func (f *fleet) finish(disturb <-chan time.Time) {
 		case e := <-f.events:
 			f.handle(e)
 		case <-disturb:
-			if f.kills+f.leaves < more || f.left > 10_000 {
+			if f.kills+f.leaves < more || last > 20_000 {
 				f.disturb()
 			}
 		case <-tick.C:
