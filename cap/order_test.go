@@ -57,12 +57,6 @@ func (s *turns) begin(m turn) func(done bool) {
 	}
 }
 
-func (s *turns) count() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.handled
-}
-
 func (s *turns) check(t *testing.T, want int) {
 	t.Helper()
 	s.mu.Lock()

@@ -28,6 +28,7 @@ func BenchmarkThroughput(b *testing.B) {
 }
 
 func throughput(b *testing.B, on string, keys int) {
+	b.Helper()
 	db := filepath.Join(b.TempDir(), "order.db")
 	if on == "postgres" {
 		db = newDatabase(b)
