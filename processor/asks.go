@@ -15,7 +15,10 @@ type ask struct {
 	missing    bool
 	wait, most time.Duration
 	ends       time.Time
-	place      int // in the heap
+	// next: the row before was final just now. Nobody who died has tried what
+	// follows.
+	next  bool
+	place int // in the heap
 }
 
 // asks are the keys of a lane to look at, the next one first.
@@ -31,7 +34,7 @@ func (s *asks) put(a ask) bool {
 		if a.ends.After(was.ends) {
 			was.ends, was.wait, was.most = a.ends, a.wait, a.most
 		}
-		was.missing = was.missing || a.missing
+		was.missing, was.next = was.missing || a.missing, was.next || a.next
 		if a.at.Before(was.at) {
 			was.at = a.at
 			heap.Fix(&s.order, was.place)
@@ -66,6 +69,7 @@ func (a *ask) again(now time.Time, least, most time.Duration) (ask, bool) {
 		return ask{}, false
 	}
 	b := *a
+	b.next = false
 	b.at = now.Add(min(max(a.wait, least), most))
 	b.wait = min(2*a.wait, a.most)
 	return b, true

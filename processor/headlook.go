@@ -27,13 +27,25 @@ func (o *Order) asked(ctx context.Context, t *rows.Tenure, lanes []KeyLane) erro
 		for _, a := range list {
 			q.Keys = append(q.Keys, a.key)
 		}
-		found, err := o.look(ctx, t, l, q)
+		found, err := o.look(ctx, t, l, q, untried(list))
 		o.askAgain(key, list, found, err)
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// untried are the keys whose heads no dead owner can have tried: at its death
+// they were behind another.
+func untried(list []*ask) map[string]bool {
+	keys := map[string]bool{}
+	for _, a := range list {
+		if a.next {
+			keys[a.key] = true
+		}
+	}
+	return keys
 }
 
 // askAgain puts back those of which a later look is wanted.
@@ -55,7 +67,7 @@ func (o *Order) askAgain(lane laneKey, list []*ask, found map[string]finding, er
 		case f.what == foreign:
 			next, again = a.again(now, foreignFirst, foreignLast)
 		case f.what == notYet:
-			next.at = f.at
+			next.at, next.next = f.at, false
 		default:
 			again = false
 		}
@@ -80,7 +92,7 @@ func (o *Order) scan(ctx context.Context, t *rows.Tenure, lanes []KeyLane) error
 		if !some || l.Limit <= 0 {
 			continue
 		}
-		found, err := o.look(ctx, t, l, storage.HeadQuery{Group: l.Group, Subscriber: l.Subscriber, After: after, Limit: o.cfg.BatchSize})
+		found, err := o.look(ctx, t, l, storage.HeadQuery{Group: l.Group, Subscriber: l.Subscriber, After: after, Limit: o.cfg.BatchSize}, nil)
 		if err != nil {
 			return err
 		}
@@ -142,8 +154,8 @@ const (
 )
 
 // look reads heads and takes those that can be worked on now: this instance's
-// own, and those of nobody who lives.
-func (o *Order) look(ctx context.Context, t *rows.Tenure, l *KeyLane, q storage.HeadQuery) (map[string]finding, error) {
+// own, and those of nobody who lives. See untried.
+func (o *Order) look(ctx context.Context, t *rows.Tenure, l *KeyLane, q storage.HeadQuery, untried map[string]bool) (map[string]finding, error) {
 	ctx, cancel := lookContext(ctx, t)
 	defer cancel()
 	look := o.cfg.Hand.Begin()
@@ -172,6 +184,9 @@ func (o *Order) look(ctx context.Context, t *rows.Tenure, l *KeyLane, q storage.
 	for _, rec := range recs {
 		if rec.Key != "" && !rec.Final && look.Take(rec.ID) {
 			s.busy[rec.Key] = rec.ID
+			if rec.Takeovers == 1 && untried[rec.Key] {
+				rec.Takeovers = 0 // starts at once, as one that nobody has tried
+			}
 			admitted = append(admitted, rec)
 		}
 	}

@@ -95,8 +95,12 @@ func NewOrder(cfg OrderConfig) *Order {
 // Ask asks for a look at keys of a lane of which rows are there. It does not
 // block.
 func (o *Order) Ask(group, subscriber string, keys ...string) {
+	o.ask(laneKey{group, subscriber}, askNow(), keys...)
+}
+
+func askNow() ask {
 	now := time.Now()
-	o.ask(laneKey{group, subscriber}, ask{at: now, wait: foreignFirst, most: foreignLast, ends: now.Add(foreignFor)}, keys...)
+	return ask{at: now, wait: foreignFirst, most: foreignLast, ends: now.Add(foreignFor)}
 }
 
 // expect asks for a look at keys of the outbox of which rows may appear for so
@@ -129,7 +133,9 @@ func (o *Order) Kick() {
 // Final implements rows.Keyed: the key of the row is looked at once more.
 func (o *Order) Final(r *rows.Row) {
 	if o.free(r) {
-		o.Ask(r.Group, r.Subscriber, r.Key)
+		a := askNow()
+		a.next = true
+		o.ask(keyOfRow(r.Record), a, r.Key)
 	}
 }
 
