@@ -42,10 +42,18 @@ type Waker struct {
 	closed bool
 }
 
+// Written is what one Publish wrote into a transaction.
+type Written struct {
+	Owner int64        // the number under which it was written
+	IDs   []storage.ID // of rows without a key
+	Keys  []string     // of the others
+}
+
 // lookup is rows, written under one number, that are committed or may be.
 type lookup struct {
 	owner      int64
 	ids        []storage.ID
+	keys       []string
 	next, ends time.Time
 	wait, most time.Duration
 }
@@ -58,25 +66,24 @@ func NewWaker(keeper *rows.Keeper, d *Dispatcher, retry *NeedRetry, log *quiet.L
 	}
 }
 
-// Watch tells that rows with these ids were written by wr, under the number
-// owner. It does not block.
-func (w *Waker) Watch(wr storage.Writer, owner int64, ids []storage.ID) {
+// Watch tells what was written by wr. It does not block.
+func (w *Waker) Watch(wr storage.Writer, x Written) {
 	if n, ok := wr.(storage.EndNotifier); ok {
 		n.OnEnd(func(committed bool) {
 			if committed {
-				w.Committed(owner, ids)
+				w.Committed(x)
 			}
 		})
 		return
 	}
 	if p, ok := wr.(storage.EndProber); ok {
-		w.watch(p, p.TxKey(), owner, ids)
+		w.watch(p, p.TxKey(), x)
 	} else {
-		w.ripen(lookup{owner: owner, ids: ids}, blindFirst, blindLast, blindFor)
+		w.ripen(lookup{owner: x.Owner, ids: x.IDs, keys: x.Keys}, blindFirst, blindLast, blindFor)
 	}
 }
 
-func (w *Waker) watch(p storage.EndProber, key any, owner int64, ids []storage.ID) {
+func (w *Waker) watch(p storage.EndProber, key any, x Written) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	tx := w.open.byKey[key]
@@ -85,25 +92,32 @@ func (w *Waker) watch(p storage.EndProber, key any, owner int64, ids []storage.I
 			return
 		}
 		now := time.Now()
-		tx = &openTx{prober: p, key: key, rows: lookup{owner: owner}, since: now, next: now.Add(probeFirst)}
+		tx = &openTx{prober: p, key: key, rows: lookup{owner: x.Owner}, since: now, next: now.Add(probeFirst)}
 		w.open.add(tx)
 		signal(w.wake)
 	}
-	if tx.many = tx.many || len(tx.rows.ids)+len(ids) > maxTxIDs; tx.many {
-		tx.rows.ids = nil
+	had := len(tx.rows.ids) + len(tx.rows.keys)
+	if tx.many = tx.many || had+len(x.IDs)+len(x.Keys) > maxTxIDs; tx.many {
+		tx.rows.ids, tx.rows.keys = nil, nil
 	} else {
-		tx.rows.ids = append(tx.rows.ids, ids...)
+		tx.rows.ids = append(tx.rows.ids, x.IDs...)
+		tx.rows.keys = append(tx.rows.keys, x.Keys...)
 	}
 }
 
-// Committed tells that rows with these ids, written under the number owner, are
-// committed. It does not block.
-func (w *Waker) Committed(owner int64, ids []storage.ID) {
-	w.ripen(lookup{owner: owner, ids: ids}, lookFirst, lookFor, lookFor)
+// Committed tells what is committed. It does not block.
+func (w *Waker) Committed(x Written) {
+	w.ripen(lookup{owner: x.Owner, ids: x.IDs, keys: x.Keys}, lookFirst, lookFor, lookFor)
 }
 
 // ripen lets rows be looked for from now on.
 func (w *Waker) ripen(l lookup, first, most, long time.Duration) {
+	if len(l.keys) > 0 {
+		w.d.order.expect(l.keys, first, most, long)
+	}
+	if len(l.ids) == 0 {
+		return
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed || len(w.ripe) >= maxWatched {
@@ -160,6 +174,7 @@ func (w *Waker) probe() {
 		w.mu.Unlock()
 		if tx.many {
 			w.retry.Kick()
+			w.d.order.Kick()
 		} else {
 			w.ripen(tx.rows, lookFirst, lookFor, lookFor)
 		}

@@ -76,7 +76,7 @@ func TestCommitIsSeenAtOnce(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s, wr := prompt(t, nil), &notified{}
 			rec := record("a", s.number())
-			s.waker.Watch(wr, s.number(), []storage.ID{rec.ID})
+			s.waker.Watch(wr, processor.Written{Owner: s.number(), IDs: []storage.ID{rec.ID}})
 			<-time.After(time.Minute)
 			s.append(rec)
 			wr.f(true)
@@ -93,7 +93,7 @@ func TestCommitIsSeenAtOnce(t *testing.T) {
 				s, wr := prompt(t, nil), &probed{}
 				recs := []*storage.Record{record("a", s.number()), record("a", s.number())}
 				for _, rec := range recs { // two publishes in one transaction
-					s.waker.Watch(wr, s.number(), []storage.ID{rec.ID})
+					s.waker.Watch(wr, processor.Written{Owner: s.number(), IDs: []storage.ID{rec.ID}})
 				}
 				<-time.After(age)
 				s.append(recs...)
@@ -113,7 +113,7 @@ func TestCommitIsSeenAtOnce(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			s := prompt(t, nil)
-			s.waker.Committed(s.number(), s.publish(10, "a"))
+			s.waker.Committed(processor.Written{Owner: s.number(), IDs: s.publish(10, "a")})
 			synctest.Wait()
 			if n := s.b.count("a"); n != 10 {
 				t.Errorf("%d messages have left, want 10", n)
@@ -125,7 +125,7 @@ func TestCommitIsSeenAtOnce(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := prompt(t, nil)
 			rec := record("a", s.number())
-			s.waker.Watch(blindWriter{}, s.number(), []storage.ID{rec.ID})
+			s.waker.Watch(blindWriter{}, processor.Written{Owner: s.number(), IDs: []storage.ID{rec.ID}})
 			<-time.After(3 * time.Second)
 			s.append(rec)
 			<-time.After(50 * time.Millisecond)
@@ -144,7 +144,7 @@ func TestACommitThatShowsLateIsSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := prompt(t, nil)
 		rec := record("a", s.number())
-		s.waker.Committed(s.number(), []storage.ID{rec.ID})
+		s.waker.Committed(processor.Written{Owner: s.number(), IDs: []storage.ID{rec.ID}})
 		<-time.After(30 * time.Millisecond)
 		s.append(rec)
 		<-time.After(35 * time.Millisecond)
@@ -161,9 +161,9 @@ func TestARollbackIsLookedForForASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, wr := prompt(t, nil), &probed{}
 		rolledBack := []storage.ID{record("a", 0).ID}
-		s.waker.Watch(wr, s.number(), rolledBack)
+		s.waker.Watch(wr, processor.Written{Owner: s.number(), IDs: rolledBack})
 		wr.ended.Store(true)
-		s.waker.Watch(&notified{}, s.number(), rolledBack) // says so: no look at all
+		s.waker.Watch(&notified{}, processor.Written{Owner: s.number(), IDs: rolledBack}) // says so: no look at all
 		<-time.After(2 * time.Second)
 		if n := s.looksByID(); n < 5 || n > 13 {
 			t.Errorf("%d looks for a row that was rolled back", n)
@@ -172,7 +172,7 @@ func TestARollbackIsLookedForForASecond(t *testing.T) {
 		if n := s.looksByID(); n != 0 {
 			t.Errorf("%d looks long after the rollback", n)
 		}
-		s.waker.Watch(blindWriter{}, s.number(), rolledBack)
+		s.waker.Watch(blindWriter{}, processor.Written{Owner: s.number(), IDs: rolledBack})
 		<-time.After(11 * time.Second)
 		if n := s.looksByID(); n < 150 || n > 250 {
 			t.Errorf("%d looks in 10 s for what may be committed", n)
@@ -190,7 +190,7 @@ func TestATransactionWithManyMessagesIsScannedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, wr := prompt(t, nil), &probed{}
 		for range 15 {
-			s.waker.Watch(wr, s.number(), s.publish(100, "a"))
+			s.waker.Watch(wr, processor.Written{Owner: s.number(), IDs: s.publish(100, "a")})
 		}
 		if s.b.count("a") != 0 {
 			t.Error("messages left before their transaction had ended")
@@ -215,7 +215,7 @@ func TestThousandsOfOpenTransactionsStayCheap(t *testing.T) {
 		open := make([]*probed, 1000)
 		for i := range open {
 			open[i] = &probed{}
-			s.waker.Watch(open[i], s.number(), s.publish(1, "open"))
+			s.waker.Watch(open[i], processor.Written{Owner: s.number(), IDs: s.publish(1, "open")})
 		}
 		asked := func() (n int64) {
 			for _, p := range open {
@@ -227,7 +227,7 @@ func TestThousandsOfOpenTransactionsStayCheap(t *testing.T) {
 		before := asked()
 		for range 300 { // beside them there is traffic
 			wr := &probed{}
-			s.waker.Watch(wr, s.number(), s.publish(1, "short"))
+			s.waker.Watch(wr, processor.Written{Owner: s.number(), IDs: s.publish(1, "short")})
 			wr.ended.Store(true)
 			<-time.After(time.Millisecond)
 		}
@@ -254,14 +254,14 @@ func TestAnAnswerThatWaitsHoldsUpNoPublisher(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s, wr := prompt(t, nil), &probed{waits: make(chan struct{})}
-		s.waker.Watch(wr, s.number(), s.publish(1, "a"))
+		s.waker.Watch(wr, processor.Written{Owner: s.number(), IDs: s.publish(1, "a")})
 		<-time.After(10 * time.Millisecond) // the waker asks, and waits
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			s.waker.Watch(wr, s.number(), s.publish(1, "a"))
-			s.waker.Watch(&probed{}, s.number(), nil)
-			s.waker.Committed(s.number(), s.publish(1, "b"))
+			s.waker.Watch(wr, processor.Written{Owner: s.number(), IDs: s.publish(1, "a")})
+			s.waker.Watch(&probed{}, processor.Written{Owner: s.number(), IDs: nil})
+			s.waker.Committed(processor.Written{Owner: s.number(), IDs: s.publish(1, "b")})
 		}()
 		synctest.Wait()
 		select {

@@ -86,6 +86,7 @@ type dialect interface {
 	dialectSchema
 	dialectInstances
 	dialectLooks
+	dialectKeys
 	dialectChanges
 	dialectOperator
 	dialectHealth

@@ -311,8 +311,8 @@ func (d *postgres) prepare(ctx context.Context, db rowQuerier) error {
 // check: with LIMIT 0 nothing is read, whatever the planner thinks of a table.
 func (d *postgres) check() []query {
 	return []query{
-		textOf(`SELECT ` + pgColumns(storage.Outbox) + `, ordering_key, updated_at FROM ` + d.published + ` LIMIT 0`),
-		textOf(`SELECT ` + pgColumns(storage.Inbox) + `, ordering_key, updated_at FROM ` + d.received + ` LIMIT 0`),
+		textOf(`SELECT ` + pgColumns(storage.Outbox) + `, updated_at FROM ` + d.published + ` LIMIT 0`),
+		textOf(`SELECT ` + pgColumns(storage.Inbox) + `, updated_at FROM ` + d.received + ` LIMIT 0`),
 		textOf(`SELECT ` + instanceColumns + ` FROM ` + d.instances + ` LIMIT 0`),
 		textOf(`SELECT ` + lockColumns + ` FROM ` + d.locks + ` LIMIT 0`),
 	}

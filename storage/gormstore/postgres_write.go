@@ -13,9 +13,12 @@ import (
 // insertOutbox is run in the application's transaction, so as its driver runs
 // statements.
 func (d *postgres) insertOutbox(recs []*storage.Record) query {
-	a := pgArgs{args: make([]any, 0, 7*len(recs))}
+	a := pgArgs{args: make([]any, 0, 8*len(recs))}
 	var sb strings.Builder
-	skip := false
+	skip, withKey, key := false, keyed(recs), ``
+	if withKey {
+		key = `, ordering_key`
+	}
 	for i, r := range recs {
 		skip = skip || r.GivenID
 		status, due, wait := startOf(r)
@@ -33,10 +36,14 @@ func (d *postgres) insertOutbox(recs []*storage.Record) query {
 		default:
 			sb.WriteString(`, 0, ` + pgClock)
 		}
-		sb.WriteString(`, ` + pgClock + `, ` + pgClock + `)`)
+		sb.WriteString(`, ` + pgClock + `, ` + pgClock)
+		if withKey {
+			sb.WriteString(`, ` + a.add(keyOf(r.Key), "bytea"))
+		}
+		sb.WriteString(`)`)
 	}
 	text := `INSERT INTO ` + d.published +
-		` (id, version, name, owner, headers, body, status, due_at, added_at, updated_at) VALUES ` + sb.String()
+		` (id, version, name, owner, headers, body, status, due_at, added_at, updated_at` + key + `) VALUES ` + sb.String()
 	if skip {
 		text += ` ON CONFLICT (id) DO NOTHING`
 	}
@@ -44,7 +51,7 @@ func (d *postgres) insertOutbox(recs []*storage.Record) query {
 }
 
 func (d *postgres) insertInbox(ctx context.Context, tx conn, rows []inboxRow, inserted idSet) error {
-	a := pgArgs{args: make([]any, 0, 11*len(rows))}
+	a := pgArgs{args: make([]any, 0, 13*len(rows))}
 	var sb strings.Builder
 	for i, r := range rows {
 		if i > 0 {
@@ -64,10 +71,10 @@ func (d *postgres) insertInbox(ctx context.Context, tx conn, rows []inboxRow, in
 		} else {
 			sb.WriteString(`, NULL`)
 		}
-		sb.WriteString(`, ` + pgClock + `, ` + pgClock + `)`)
+		sb.WriteString(`, ` + pgClock + `, ` + pgClock + `, ` + a.add(keyOf(r.Key), "bytea") + `)`)
 	}
 	return d.own(`INSERT INTO `+d.received+` (id, version, group_name, subscriber, name, message_id, owner, headers, body,`+
-		` status, last_error, due_at, expires_at, added_at, updated_at) VALUES `+sb.String()+
+		` status, last_error, due_at, expires_at, added_at, updated_at, ordering_key) VALUES `+sb.String()+
 		` ON CONFLICT (version, group_name, subscriber, name, message_id) DO NOTHING RETURNING uuid_send(id)`, a).
 		ids(ctx, tx, inserted)
 }
