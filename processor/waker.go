@@ -22,7 +22,6 @@ const (
 	// Where the end of a transaction does not show, for longer and less often.
 	blindFirst, blindLast, blindFor = 5 * time.Millisecond, 50 * time.Millisecond, 10 * time.Second
 
-	maxTxIDs   = 1000  // of one transaction; with more, the table is scanned
 	maxWatched = 10000 // transactions, and rows looked for
 )
 
@@ -42,41 +41,29 @@ type Waker struct {
 	closed bool
 }
 
-// lookup is rows, written under one number, that are committed or may be.
-type lookup struct {
-	owner      int64
-	ids        []storage.ID
-	next, ends time.Time
-	wait, most time.Duration
-}
-
 // NewWaker returns a Waker; its Run does the work.
 func NewWaker(keeper *rows.Keeper, d *Dispatcher, retry *NeedRetry, log *quiet.Logger) *Waker {
 	return &Waker{
 		keeper: keeper, d: d, retry: retry, log: log, wake: make(chan struct{}, 1),
-		open: openTxs{byKey: map[any]*openTx{}},
+		open: openTxs{byKey: map[txKey]*openTx{}},
 	}
 }
 
 // Watch tells that rows with these ids were written by wr, under the number
 // owner. It does not block.
 func (w *Waker) Watch(wr storage.Writer, owner int64, ids []storage.ID) {
-	if n, ok := wr.(storage.EndNotifier); ok {
-		n.OnEnd(func(committed bool) {
-			if committed {
-				w.Committed(owner, ids)
-			}
-		})
-		return
-	}
-	if p, ok := wr.(storage.EndProber); ok {
-		w.watch(p, p.TxKey(), owner, ids)
-	} else {
+	switch wr := wr.(type) {
+	case storage.EndNotifier:
+		w.listen(wr, owner, ids)
+	case storage.EndProber:
+		w.watch(wr, owner, ids)
+	default:
 		w.ripen(lookup{owner: owner, ids: ids}, blindFirst, blindLast, blindFor)
 	}
 }
 
-func (w *Waker) watch(p storage.EndProber, key any, owner int64, ids []storage.ID) {
+func (w *Waker) watch(p storage.EndProber, owner int64, ids []storage.ID) {
+	key := txKey{p.TxKey(), owner}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	tx := w.open.byKey[key]
@@ -89,11 +76,7 @@ func (w *Waker) watch(p storage.EndProber, key any, owner int64, ids []storage.I
 		w.open.add(tx)
 		signal(w.wake)
 	}
-	if tx.many = tx.many || len(tx.rows.ids)+len(ids) > maxTxIDs; tx.many {
-		tx.rows.ids = nil
-	} else {
-		tx.rows.ids = append(tx.rows.ids, ids...)
-	}
+	tx.rows.add(ids)
 }
 
 // Committed tells that rows with these ids, written under the number owner, are
@@ -102,11 +85,16 @@ func (w *Waker) Committed(owner int64, ids []storage.ID) {
 	w.ripen(lookup{owner: owner, ids: ids}, lookFirst, lookFor, lookFor)
 }
 
-// ripen lets rows be looked for from now on.
+// ripen lets rows be looked for from now on. Of too many at once NeedRetry finds
+// those that are committed.
 func (w *Waker) ripen(l lookup, first, most, long time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.closed || len(w.ripe) >= maxWatched {
+	if w.closed {
+		return
+	}
+	if len(w.ripe) >= maxWatched {
+		w.retry.Kick()
 		return
 	}
 	now := time.Now()
@@ -158,11 +146,7 @@ func (w *Waker) probe() {
 		w.mu.Lock()
 		delete(w.open.byKey, tx.key) // what is published in it from now on is another's business
 		w.mu.Unlock()
-		if tx.many {
-			w.retry.Kick()
-		} else {
-			w.ripen(tx.rows, lookFirst, lookFor, lookFor)
-		}
+		w.ripen(tx.rows, lookFirst, lookFor, lookFor)
 	}
 }
 
@@ -191,11 +175,8 @@ func (w *Waker) look(ctx context.Context) {
 	}
 	limit := min(w.d.free(), w.d.cfg.BatchSize)
 	batch, missed := w.due(limit)
-	switch {
-	case missed && limit <= 0:
+	if missed {
 		w.retry.Expect(0) // finds them, in their order, when there is room
-	case missed:
-		w.retry.Kick()
 	}
 	if len(batch) == 0 {
 		return
@@ -211,25 +192,30 @@ func (w *Waker) look(ctx context.Context) {
 }
 
 // due takes the lookups whose time has come off the list, up to a limit of
-// rows. It reports whether there were some that have more rows than that: these
-// are dropped.
+// rows. Without room they are dropped; it reports whether there were some.
 func (w *Waker) due(limit int) (batch []*lookup, missed bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now, n := time.Now(), 0
 	rest := w.ripe[:0:0]
 	for _, l := range w.ripe {
-		switch {
-		case l.next.After(now):
+		if l.next.After(now) {
 			rest = append(rest, l)
-		case len(l.ids) > limit:
-			missed = true
-		case n+len(l.ids) > limit:
-			rest = append(rest, l)
-		default:
-			batch = append(batch, l)
-			n += len(l.ids)
+			continue
 		}
+		if limit <= 0 {
+			missed = true
+			continue
+		}
+		if len(l.ids) > limit {
+			l.sample(limit)
+		}
+		if n+len(l.ids) > limit {
+			rest = append(rest, l)
+			continue
+		}
+		batch = append(batch, l)
+		n += len(l.ids)
 	}
 	w.ripe = rest
 	return batch, missed
@@ -278,13 +264,19 @@ func (w *Waker) admit(ctx context.Context, t *rows.Tenure, batch []*lookup) (map
 	return seen, nil
 }
 
-// again puts back the lookups that have not seen all their rows.
+// again puts back the lookups that have not seen all their rows. Where some of
+// a sample are seen, all are committed.
 func (w *Waker) again(batch []*lookup, seen map[storage.ID]bool) {
 	now := time.Now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, l := range batch {
-		l.ids = slices.DeleteFunc(slices.Clone(l.ids), func(id storage.ID) bool { return seen[id] })
+		left := slices.DeleteFunc(slices.Clone(l.ids), func(id storage.ID) bool { return seen[id] })
+		if l.more && len(left) < len(l.ids) {
+			w.retry.Kick()
+			continue
+		}
+		l.ids = left
 		if len(l.ids) == 0 || now.After(l.ends) || w.closed {
 			continue
 		}

@@ -3,6 +3,7 @@ package processor_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -40,10 +41,14 @@ func (p *probed) TxKey() any { return p }
 type notified struct {
 	blindWriter
 
-	f func(committed bool)
+	calls  int
+	f      func(committed bool)
+	values sync.Map
 }
 
-func (n *notified) OnEnd(f func(committed bool)) { n.f = f }
+func (n *notified) OnEnd(f func(committed bool)) { n.calls, n.f = n.calls+1, f }
+
+func (n *notified) TxValues() *sync.Map { return &n.values }
 
 // prompt runs an engine whose own rounds are a minute apart, so that what is
 // sent sooner was found by the waker.
@@ -180,29 +185,6 @@ func TestARollbackIsLookedForForASecond(t *testing.T) {
 		<-time.After(time.Minute)
 		if n := s.looksByID(); n != 0 {
 			t.Errorf("%d looks later", n)
-		}
-	})
-}
-
-// TestATransactionWithManyMessagesIsScannedFor: their ids are not kept.
-func TestATransactionWithManyMessagesIsScannedFor(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s, wr := prompt(t, nil), &probed{}
-		for range 15 {
-			s.waker.Watch(wr, s.number(), s.publish(100, "a"))
-		}
-		if s.b.count("a") != 0 {
-			t.Error("messages left before their transaction had ended")
-		}
-		wr.ended.Store(true)
-		<-time.After(10 * time.Millisecond)
-		synctest.Wait()
-		if n := s.b.count("a"); n != 1500 {
-			t.Errorf("%d of 1500 messages have left", n)
-		}
-		if n := s.looksByID(); n != 0 {
-			t.Errorf("%d looks by id", n)
 		}
 	})
 }
