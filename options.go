@@ -84,8 +84,12 @@ type Options struct {
 	// 1000.
 	CollectorBatchSize int
 
-	// UseStorageLock lets only the holder of a lock look for rows without a living
-	// owner. Not supported yet. Defaults to false.
+	// UseStorageLock lets only the instance that holds a lock in the storage look
+	// for rows without a living owner: one lock for the outbox, and one for each
+	// subscription. It is held for FallbackWindow from its last renewal, by the
+	// database's clock, and ends with Stop. It saves looks where there are very many
+	// instances; against double work it is not needed, ownership sees to that.
+	// Defaults to false.
 	UseStorageLock bool
 	// FallbackWindow is the lease of an instance: rows of one that was killed are
 	// taken over within it and 2 s. It must exceed the longest write transaction
@@ -217,7 +221,10 @@ func (o Options) checkKeeping(v *validation) {
 
 // checkEngines looks at what runs between Start and Stop, and at the limits.
 func (o Options) checkEngines(v *validation) {
-	v.check(!o.UseStorageLock, "UseStorageLock", "is not supported yet; leave it false (it is not needed against double work)")
+	if o.UseStorageLock && o.Storage != nil {
+		_, can := o.Storage.(storage.Locker)
+		v.check(can, "UseStorageLock", fmt.Sprintf("%T has no locks; leave it false (it is not needed against double work)", o.Storage))
+	}
 	v.duration("FallbackWindow", o.FallbackWindow)
 	v.duration("UnhandledAfter", o.UnhandledAfter)
 	v.duration("PollInterval", o.PollInterval)

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs the tests of gocap, all of them or those of the packages given, and does
-# the set-up itself. What it is given goes on to go test:
+# the set-up itself: the servers that tests need (internal/cmd/services says how)
+# and what the race detector needs. What it is given goes on to go test:
 #
 #   ./test.sh
 #   ./test.sh -run TestStop ./cap/...
@@ -48,8 +49,6 @@ debian_packages() {
 
 need_go
 need_c_compiler
-# Services that tests need are made ready here, one function each as above. So
-# far no test needs one.
 
 packages=(./...)
 for argument in "$@"; do
@@ -57,4 +56,7 @@ for argument in "$@"; do
 	. | ./*) packages=() ;;
 	esac
 done
-CGO_ENABLED=1 exec go test -race -shuffle=on -timeout=10m ${packages[@]+"${packages[@]}"} "$@"
+# Which server is where, and how one is started, stands in internal/testenv; in
+# Go, because tests start and kill servers of their own in the same way.
+go build -o bin/services ./internal/cmd/services
+CGO_ENABLED=1 exec bin/services go test -race -shuffle=on -timeout=10m ${packages[@]+"${packages[@]}"} "$@"

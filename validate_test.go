@@ -52,6 +52,23 @@ func TestValidateAcceptsTheDefaults(t *testing.T) {
 	}
 }
 
+func TestUseStorageLockNeedsAStorageThatCan(t *testing.T) {
+	t.Parallel()
+	o := valid()
+	o.UseStorageLock = true
+	if fields, all := problems(t, o.Validate()); len(fields) != 1 || fields[0] != "UseStorageLock" || !strings.Contains(all[0].Problem, "has no locks") {
+		t.Errorf("without locks: %v", all)
+	}
+	o.Storage = &locking{}
+	if err := o.Validate(); err != nil {
+		t.Errorf("with locks: %v", err)
+	}
+}
+
+type locking struct{ someStorage }
+
+func (*locking) CanLock() {}
+
 type refusing struct{ someStorage }
 
 func (refusing) Validate() error { return errors.New("Prefix: is too long") }
@@ -82,7 +99,6 @@ func badOptions() []struct {
 		{"FailedMessageExpiredAfter", "-1s", func(o *gocap.Options) { o.FailedMessageExpiredAfter = -time.Second }},
 		{"CollectorCleaningInterval", "-1s", func(o *gocap.Options) { o.CollectorCleaningInterval = -time.Second }},
 		{"CollectorBatchSize", "-5", func(o *gocap.Options) { o.CollectorBatchSize = -5 }},
-		{"UseStorageLock", "not supported yet", func(o *gocap.Options) { o.UseStorageLock = true }},
 		{"FallbackWindow", "-1s", func(o *gocap.Options) { o.FallbackWindow = -time.Second }},
 		{"UnhandledAfter", "-1s", func(o *gocap.Options) { o.UnhandledAfter = -time.Second }},
 		{"PollInterval", "-1s", func(o *gocap.Options) { o.PollInterval = -time.Second }},

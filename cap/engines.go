@@ -115,21 +115,21 @@ func (b *Bus) assemble(e *engines, subs []subscribe.Subscription) (err error) {
 		Policy: policy, Callback: b.callback(gocap.Subscribe), KeepDone: keepDone,
 		Context:   b.handlerContext,
 		Receivers: o.ConsumerCount, Concurrency: o.Concurrency, BatchSize: o.BatchSize, Timeout: o.HandlerTimeout,
-		UnhandledAfter: o.UnhandledAfter, AdoptInterval: o.FallbackWindow / 3, Probation: o.FallbackWindow, TxHold: o.FallbackWindow / 2, MaxBytes: rows.MaxLookBytes,
+		UnhandledAfter: o.UnhandledAfter, AdoptInterval: o.FallbackWindow / 3, Probation: o.FallbackWindow, TxHold: o.FallbackWindow / 2, MaxBytes: rows.MaxLookBytes, Locked: o.UseStorageLock,
 	})
 	if err != nil {
 		return err
 	}
 	e.handleRetry = processor.NewNeedRetry(processor.NeedRetryConfig{
 		Keeper: e.handling, Hand: e.consumer.Hand(), Taker: e.consumer, Log: b.log,
-		PollInterval: o.PollInterval, BatchSize: o.BatchSize, MaxBytes: rows.MaxLookBytes,
+		PollInterval: o.PollInterval, BatchSize: o.BatchSize, MaxBytes: rows.MaxLookBytes, Locked: o.UseStorageLock,
 	})
 	e.consumer.OnLater(e.handleRetry.Later)
 	e.sender = &declaring{Transport: o.Transport, srcs: e.consumer.Sources()}
 	e.dispatcher, e.sendRetry = processor.NewDispatcher(processor.DispatcherConfig{
 		Transport: e.sender, Log: b.log, Policy: policy, Callback: b.callback(gocap.Publish),
 		KeepSent: o.SucceedMessageExpiredAfter, AllowUnroutable: o.AllowUnroutable,
-		SendWindow: o.SendWindow, BatchSize: o.BatchSize, SendTimeout: sendTimeout, Probation: o.FallbackWindow,
+		SendWindow: o.SendWindow, BatchSize: o.BatchSize, SendTimeout: sendTimeout, Probation: o.FallbackWindow, Locked: o.UseStorageLock,
 	}, e.sending, o.PollInterval)
 	e.waker = processor.NewWaker(e.sending, e.dispatcher, e.sendRetry, b.log)
 	e.collector = &processor.Collector{

@@ -28,6 +28,9 @@ func TestMain(m *testing.M) {
 	case "starter":
 		starterChild()
 		return
+	case "swarm":
+		swarmMain()
+		return
 	case "busy":
 		busyChild()
 		return

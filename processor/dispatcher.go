@@ -46,6 +46,8 @@ type DispatcherConfig struct {
 	SendWindow, BatchSize int
 	// SendTimeout bounds one Send.
 	SendTimeout time.Duration
+	// Locked is as in NeedRetryConfig.
+	Locked bool
 	// Probation is how long this process must have lived before it sends rows
 	// that saw two deaths or more.
 	Probation time.Duration
@@ -85,7 +87,7 @@ func NewDispatcher(cfg DispatcherConfig, keeper *rows.Keeper, poll time.Duration
 	d.desk = rows.NewDesk(dc)
 	d.retry = NewNeedRetry(NeedRetryConfig{
 		Keeper: keeper, Hand: &d.desk.Hand, Taker: d, Log: cfg.Log,
-		PollInterval: poll, BatchSize: cfg.BatchSize, MaxBytes: rows.MaxLookBytes,
+		PollInterval: poll, BatchSize: cfg.BatchSize, MaxBytes: rows.MaxLookBytes, Locked: cfg.Locked,
 	})
 	d.breaker = newBreaker(cfg.Transport.Check, cfg.Log.Log, d.brokerAway, d.brokerBack)
 	return d, d.retry

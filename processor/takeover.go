@@ -25,7 +25,7 @@ func (n *NeedRetry) orphans(ctx context.Context, t *rows.Tenure, room []storage.
 	defer cancel()
 	look := n.cfg.Hand.Begin()
 	defer look.End()
-	recs, err := t.TakeOver(ctx, storage.Query{Lanes: lanes, MaxBytes: n.cfg.MaxBytes})
+	recs, err := t.TakeOver(ctx, storage.Query{Lanes: lanes, MaxBytes: n.cfg.MaxBytes, Locked: n.cfg.Locked})
 	if err != nil {
 		return n.orphan, err
 	}

@@ -3,7 +3,7 @@
 //
 // Required of an adapter: [Storage], the [Writer] and [Tx] it hands out, and
 // [Member]. Optional, found once when a bus is made: [Migrator] and [TxLimiter]
-// on the storage; [EndProber] or [EndNotifier] on a Writer. The package depends on the standard
+// and [Locker] on the storage; [EndProber] or [EndNotifier] on a Writer. The package depends on the standard
 // library alone.
 //
 // All moments are the database's: a due time or an expiry is given as a
@@ -73,6 +73,11 @@ type Migrator interface {
 // waits for it.
 type TxLimiter interface {
 	MaxTx() int
+}
+
+// Locker is optional on a Storage: its members honour Query.Locked.
+type Locker interface {
+	CanLock()
 }
 
 // Writer inserts outbox records into somebody's transaction.
@@ -206,6 +211,12 @@ type Query struct {
 	// subscription of which another living member owns rows is served, and left
 	// alone.
 	Stale time.Duration
+	// Locked, in TakeOver by lanes, takes from a lane only while the member holds
+	// the lock of the lane (of its version and box), which TakeOver takes when it
+	// is free and renews. A lock is held for a lease from the database's now, ends
+	// when the member leaves, and is looked at again in the transaction that
+	// takes rows.
+	Locked bool
 }
 
 // Lane is an independent line of due rows: the outbox has one, the zero Lane;

@@ -123,7 +123,7 @@ func (c *Consumer) endStale(ctx context.Context, t *rows.Tenure) error {
 	look := c.desk.Hand.Begin()
 	defer look.End()
 	tctx, cancel := context.WithTimeout(ctx, adoptTimeout)
-	recs, err := t.TakeOver(tctx, storage.Query{Lanes: lanes, Stale: c.cfg.UnhandledAfter, MaxBytes: c.cfg.MaxBytes})
+	recs, err := t.TakeOver(tctx, storage.Query{Lanes: lanes, Stale: c.cfg.UnhandledAfter, MaxBytes: c.cfg.MaxBytes, Locked: c.cfg.Locked})
 	cancel()
 	if err != nil {
 		return err

@@ -41,7 +41,8 @@ type ConsumerConfig struct {
 	// Probation is how long this process must have lived before it tries rows
 	// again that saw two deaths or more.
 	Probation time.Duration
-	MaxBytes  int // of headers and bodies read at once
+	MaxBytes  int  // of headers and bodies read at once
+	Locked    bool // as in processor.NeedRetryConfig
 	// TxHold is how long a handler may hold the inbox transaction where others
 	// wait for it (storage.TxLimiter); 0: no bound.
 	TxHold time.Duration

@@ -20,7 +20,7 @@ func (m *member) Accept(ctx context.Context, recs ...*storage.Record) ([]*storag
 		return nil, nil
 	}
 	var inserted idSet
-	err := m.s.inTx(ctx, func(ctx context.Context, tx conn) error {
+	err := m.s.inOne(ctx, m.s.together(recs) == len(recs), func(ctx context.Context, tx conn) error {
 		inserted = make(idSet, len(recs))
 		return m.insertAll(ctx, tx, recs, inserted)
 	})

@@ -108,6 +108,11 @@ type dialectTx interface {
 	// maxTx is the most transactions that do not wait for each other, given the
 	// most connections of the pool (0: no bound); 0: no bound.
 	maxTx(conns int) int
+	// alone: one statement needs no transaction around it.
+	alone() bool
+	// tells: the statements of dialectChanges are one each, and their answer tells
+	// what they have changed.
+	tells() bool
 	// fragile: a statement that fails ends the transaction.
 	fragile() bool
 	// uncancelled: no statement in somebody's transaction may be interrupted.
@@ -156,6 +161,13 @@ type dialectInstances interface {
 	join(number int64, in storage.Instance) query
 	beat(number int64) query
 	leave(number int64) query
+	// lockStates answers with name, holder and microseconds left, of the locks
+	// that there are.
+	lockStates(names []string) query
+	// acquire takes the locks that are free or the holder's, for so many
+	// microseconds.
+	acquire(names []string, holder, ttl int64) query
+	unlock(holder int64) query
 	// running answers with number, beat, lease, and whether it has run out, of
 	// the heartbeats that have not ended.
 	running() query

@@ -17,11 +17,26 @@ const busyBudget = 5 * time.Second
 func (s *Store) inTx(ctx context.Context, f func(ctx context.Context, tx conn) error) error {
 	return s.untilFree(ctx, func() error {
 		err := s.once(ctx, func(ctx context.Context, tx *sql.Tx) error { return f(ctx, tx) })
-		if again := (*againError)(nil); errors.As(err, &again) {
-			return s.once(ctx, func(ctx context.Context, tx *sql.Tx) error { return f(ctx, &carefulTx{tx}) })
-		}
-		return err
+		return s.again(ctx, err, f)
 	})
+}
+
+// again makes the careful run that err asks for.
+func (s *Store) again(ctx context.Context, err error, f func(ctx context.Context, tx conn) error) error {
+	if again := (*againError)(nil); errors.As(err, &again) {
+		return s.once(ctx, func(ctx context.Context, tx *sql.Tx) error { return f(ctx, &carefulTx{tx}) })
+	}
+	return err
+}
+
+// inOne is as inTx, for an f that may be a single statement, which goes without
+// a transaction where that is possible: it is a third of the round trips, and a
+// process that freezes holds no lock on its rows.
+func (s *Store) inOne(ctx context.Context, single bool, f func(ctx context.Context, tx conn) error) error {
+	if !single || !s.d.alone() || !s.d.tells() {
+		return s.inTx(ctx, f)
+	}
+	return s.untilFree(ctx, func() error { return s.again(ctx, f(ctx, s.pool), f) })
 }
 
 func (s *Store) once(ctx context.Context, f func(ctx context.Context, tx *sql.Tx) error) error {
@@ -95,13 +110,16 @@ func (s *Store) untilFree(ctx context.Context, f func() error) error {
 	}
 }
 
-// execOne runs a statement in a transaction of its own, and reports whether it
-// changed a row.
-func (s *Store) execOne(ctx context.Context, q query) (changed bool, err error) {
-	err = s.inTx(ctx, func(ctx context.Context, tx conn) error {
-		n, err := q.changed(ctx, tx)
-		changed = n > 0
+// execOne runs a statement by itself, and returns how many rows it changed.
+func (s *Store) execOne(ctx context.Context, q query) (n int64, err error) {
+	f := func(ctx context.Context, tx conn) (err error) {
+		n, err = q.changed(ctx, tx)
 		return err
-	})
-	return changed && err == nil, err
+	}
+	if s.d.alone() {
+		err = s.untilFree(ctx, func() error { return f(ctx, s.pool) })
+	} else {
+		err = s.inTx(ctx, f)
+	}
+	return n, err
 }

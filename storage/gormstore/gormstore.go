@@ -46,6 +46,7 @@ type Store struct {
 	cfg    Config
 	d      dialect
 	writer gorm.TxBeginner
+	pool   conn // that of writer
 	reader *sql.DB
 	looks  *statements // on reader
 	hot    *statements // on writer
@@ -111,7 +112,7 @@ func (s *Store) usePool() error {
 	if !ok {
 		return fmt.Errorf("gormstore: %T, the pool of the *gorm.DB, cannot begin a transaction", pool)
 	}
-	s.writer, s.hot = w, newStatements(pool, s.d)
+	s.writer, s.pool, s.hot = w, pool, newStatements(pool, s.d)
 	if p, ok := pool.(ReadPooler); ok {
 		s.reader = p.ReadPool()
 	} else if db, err := s.db.DB(); err == nil {
@@ -196,14 +197,10 @@ func (s *Store) Purge(ctx context.Context, p storage.Purge) (int, error) {
 	if p.Limit < 1 {
 		return 0, fmt.Errorf("gormstore: purge %s: limit %d is not positive", p.Box, p.Limit)
 	}
-	var deleted int64
-	err := s.inTx(ctx, func(ctx context.Context, tx conn) (err error) {
-		if deleted, err = s.d.purge(p).changed(ctx, tx); err != nil {
-			return err
-		}
-		_, err = s.d.forgetInstances().changed(ctx, tx)
-		return err
-	})
+	deleted, err := s.execOne(ctx, s.d.purge(p))
+	if err == nil {
+		_, err = s.execOne(ctx, s.d.forgetInstances())
+	}
 	if err != nil {
 		return 0, fmt.Errorf("gormstore: purge %s: %w", p.Box, err)
 	}

@@ -18,6 +18,7 @@ type member struct {
 	number  int64
 	box     storage.Box
 	version string
+	lease   time.Duration
 }
 
 // Join implements storage.Storage.
@@ -31,7 +32,7 @@ func (s *Store) Join(ctx context.Context, in storage.Instance) (storage.Member, 
 	if in.Lease < time.Millisecond {
 		return nil, fmt.Errorf("gormstore: join: a lease of %v is too short", in.Lease)
 	}
-	m := &member{s: s, number: ids.Number(), box: in.Box, version: in.Version}
+	m := &member{s: s, number: ids.Number(), box: in.Box, version: in.Version, lease: in.Lease}
 	if err := s.ready(ctx); err != nil {
 		return nil, fmt.Errorf("gormstore: join: %w", err)
 	}
@@ -95,11 +96,11 @@ func (m *member) Number() int64 { return m.number }
 
 // Beat implements storage.Member.
 func (m *member) Beat(ctx context.Context) error {
-	changed, err := m.s.execOne(m.s.urgent(ctx), m.s.d.beat(m.number))
+	n, err := m.s.execOne(m.s.urgent(ctx), m.s.d.beat(m.number))
 	if err != nil {
 		return m.failed("beat", err)
 	}
-	if !changed {
+	if n == 0 {
 		return m.failed("beat", storage.ErrLost)
 	}
 	return nil
@@ -107,7 +108,15 @@ func (m *member) Beat(ctx context.Context) error {
 
 // Leave implements storage.Member. A member that was declared dead stays so.
 func (m *member) Leave(ctx context.Context) error {
-	if _, err := m.s.execOne(m.s.urgent(ctx), m.s.d.leave(m.number)); err != nil {
+	err := m.s.inTx(m.s.urgent(ctx), func(ctx context.Context, tx conn) error {
+		for _, q := range []query{m.s.d.leave(m.number), m.s.d.unlock(m.number)} {
+			if _, err := q.changed(ctx, tx); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
 		return m.failed("leave", err)
 	}
 	return nil

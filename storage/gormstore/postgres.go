@@ -3,6 +3,7 @@ package gormstore
 import (
 	"context"
 	"database/sql"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -125,6 +126,8 @@ func spared(conns int) int {
 	return max(conns-2, 1)
 }
 
+func (d *postgres) alone() bool       { return true }
+func (d *postgres) tells() bool       { return true }
 func (d *postgres) fragile() bool     { return true }
 func (d *postgres) uncancelled() bool { return false }
 
@@ -211,6 +214,34 @@ func (d *postgres) others(b storage.Box, version string, number int64) query {
 	var a pgArgs
 	return d.own(`SELECT number FROM `+d.instances+` WHERE ended_at IS NULL AND box = `+a.add(b.String(), "text")+
 		` AND version = `+a.add(version, "text")+` AND number <> `+a.add(number, "bigint"), a)
+}
+
+func (d *postgres) lockStates(names []string) query {
+	var a pgArgs
+	return d.own(`SELECT l.name, l.holder, `+pgMicros("held_until - "+pgNow)+` FROM `+d.locks+` AS l JOIN `+a.names(names)+
+		` ON l.name = n.name`, a)
+}
+
+func (d *postgres) acquire(names []string, holder, ttl int64) query {
+	var a pgArgs
+	until := pgClock + ` + ` + pgSpan(a.add(ttl, "bigint"))
+	return d.own(`INSERT INTO `+d.locks+` AS l (`+lockColumns+`) SELECT n.name, `+a.add(holder, "bigint")+`, `+until+
+		` FROM `+a.names(names)+` ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, held_until = excluded.held_until`+
+		` WHERE l.holder = excluded.holder OR l.held_until <= `+pgClock, a)
+}
+
+func (d *postgres) unlock(holder int64) query {
+	var a pgArgs
+	return d.own(`DELETE FROM `+d.locks+` WHERE holder = `+a.add(holder, "bigint"), a)
+}
+
+// names is a list of lock names as a table.
+func (a *pgArgs) names(list []string) string {
+	parts := make([]string, len(list))
+	for i, name := range list {
+		parts[i] = hex.EncodeToString([]byte(name))
+	}
+	return `(SELECT decode(unnest(` + a.add(`{`+strings.Join(parts, ",")+`}`, "text[]") + `), 'hex') AS name) AS n`
 }
 
 // pgIDs is a list of ids as the text of an array, which every driver sends.

@@ -3,6 +3,7 @@ package gormstore
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/capbus/gocap/storage"
@@ -18,7 +19,7 @@ func (m *member) Claim(ctx context.Context, recs ...*storage.Record) ([]*storage
 		list[i] = r.ID
 	}
 	var r reader
-	err := m.s.inTx(ctx, func(ctx context.Context, tx conn) error {
+	err := m.s.inOne(ctx, len(list) <= rowsPer, func(ctx context.Context, tx conn) error {
 		r = reader{next: -1}
 		return batches(unique(list), rowsPer, func(part []storage.ID) error {
 			return m.s.d.claim(ctx, tx, &r, m.box, m.number, part)
@@ -37,7 +38,7 @@ func (m *member) Settle(ctx context.Context, outcomes ...storage.Outcome) ([]sto
 		return nil, nil
 	}
 	var lost []storage.ID
-	err := m.s.inTx(ctx, func(ctx context.Context, tx conn) (err error) {
+	err := m.s.inOne(ctx, inOneStatement(outcomes), func(ctx context.Context, tx conn) (err error) {
 		lost, err = m.s.settleIn(ctx, tx, m.box, m.number, outcomes)
 		return err
 	})
@@ -45,6 +46,14 @@ func (m *member) Settle(ctx context.Context, outcomes ...storage.Outcome) ([]sto
 		return nil, m.failed("settle", err)
 	}
 	return lost, nil
+}
+
+// inOneStatement tells that settleIn takes a single statement: successes that
+// expire equally late.
+func inOneStatement(outcomes []storage.Outcome) bool {
+	first := outcomes[0]
+	return len(outcomes) <= rowsPer && (len(outcomes) == 1 || first.Kind == storage.Succeed &&
+		!slices.ContainsFunc(outcomes, func(o storage.Outcome) bool { return o.Kind != first.Kind || o.After != first.After }))
 }
 
 // settleIn stores outcomes in a transaction: one statement for the successes

@@ -96,6 +96,10 @@ func (d *sqlite) options() *sql.TxOptions { return nil }
 // maxTx: SQLite has one writer.
 func (d *sqlite) maxTx(int) int { return 1 }
 
+// alone: a transaction that begins as the writer waits its turn.
+func (d *sqlite) alone() bool { return false }
+
+func (d *sqlite) tells() bool   { return true }
 func (d *sqlite) fragile() bool { return false }
 
 // uncancelled: SQLite ends the whole transaction when a statement in it is
@@ -182,6 +186,26 @@ func (d *sqlite) forgetInstances() query {
 func (d *sqlite) others(b storage.Box, version string, number int64) query {
 	return textOf(`SELECT number FROM `+d.instances+
 		` WHERE ended_at IS NULL AND box = ? AND version = ? AND number <> ?`, b.String(), version, number)
+}
+
+func (d *sqlite) lockStates(names []string) query {
+	return textOf(`SELECT CAST(name AS BLOB), holder, held_until - `+sqliteNow+` FROM `+d.locks+
+		` WHERE name IN (`+marks(len(names))+`)`, anys(names)...)
+}
+
+func (d *sqlite) acquire(names []string, holder, ttl int64) query {
+	var args []any
+	for _, n := range names {
+		args = append(args, n, holder, ttl)
+	}
+	return textOf(`WITH v(name, holder, ttl) AS (VALUES `+tuples(len(names), `(?,?,?)`)+`) INSERT INTO `+d.locks+
+		` (`+lockColumns+`) SELECT name, holder, `+sqliteNow+` + ttl FROM v WHERE true ON CONFLICT (name) DO UPDATE`+
+		` SET holder = excluded.holder, held_until = excluded.held_until`+
+		` WHERE holder = excluded.holder OR held_until <= `+sqliteNow, args...)
+}
+
+func (d *sqlite) unlock(holder int64) query {
+	return textOf(`DELETE FROM `+d.locks+` WHERE holder = ?`, holder)
 }
 
 // Tables.

@@ -40,6 +40,12 @@ func (m *member) TakeOver(ctx context.Context, q storage.Query) ([]*storage.Reco
 			return nil, m.failed("take over", err)
 		}
 	}
+	if q.Locked = q.Locked && len(q.IDs) == 0; q.Locked {
+		var err error
+		if q.Lanes, err = m.hold(ctx, q.Lanes); err != nil || len(q.Lanes) == 0 {
+			return nil, m.failedIf("take over", err)
+		}
+	}
 	var idle bool
 	err := m.s.untilFree(ctx, func() (err error) {
 		idle, err = m.nothingToTake(ctx, q)
@@ -79,6 +85,16 @@ func (m *member) nothingToTake(ctx context.Context, q storage.Query) (bool, erro
 func (m *member) takeOver(ctx context.Context, tx conn, q storage.Query) ([]*storage.Record, error) {
 	if _, err := m.s.d.lock().changed(ctx, tx); err != nil {
 		return nil, err
+	}
+	if q.Locked {
+		names := make([]string, len(q.Lanes))
+		for i, l := range q.Lanes {
+			names[i] = m.lockName(l)
+		}
+		left, err := m.locks(ctx, tx, names)
+		if q.Lanes = m.held(q.Lanes, left); err != nil || len(q.Lanes) == 0 {
+			return nil, err
+		}
 	}
 	if err := m.declareDead(ctx, tx); err != nil {
 		return nil, err

@@ -148,6 +148,9 @@ func (m *member) TakeOver(ctx context.Context, q storage.Query) ([]*storage.Reco
 		return l.records(s), nil
 	}
 	for _, lane := range q.Lanes {
+		if q.Locked && !m.lock(lane, l.now) {
+			continue
+		}
 		l.lane(m.orphans(lane, q.Stale > 0), s.from(lane.After), lane.Limit, take)
 	}
 	return l.records(s), nil

@@ -89,6 +89,7 @@ func (m *member) Leave(ctx context.Context) error {
 	if !m.ended {
 		m.ended, m.endedAt = true, m.s.now()
 	}
+	m.unlock()
 	return nil
 }
 

@@ -37,6 +37,7 @@ type Store struct {
 	outbox  *table
 	inbox   *table
 	members map[int64]*member
+	locks   map[laneLock]lock
 }
 
 var _ storage.Storage = (*Store)(nil)
@@ -48,6 +49,7 @@ func New(_ Config) *Store {
 		outbox:  newTable(false),
 		inbox:   newTable(true),
 		members: map[int64]*member{},
+		locks:   map[laneLock]lock{},
 	}
 }
 

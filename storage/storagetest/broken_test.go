@@ -26,7 +26,7 @@ func mutants() []mutant {
 		lookMutants(), nextMutants(), idMutants(), takeOverLimitMutants(),
 		settleMutants(), claimMutants(),
 		inboxMutants(), keyMutants(), faultMutants(), splitWrongMutants(), unmatchedMutants(),
-		lifeMutants(), destinationMutants(), handlerMutants(), raceMutants(), purgeScopeMutants(),
+		lifeMutants(), lockMutants(), destinationMutants(), handlerMutants(), raceMutants(), purgeScopeMutants(),
 		restMutants(), restLifeMutants(), restTakeOverMutants(), restInboxMutants(),
 	)
 }
