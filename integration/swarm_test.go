@@ -196,4 +196,3 @@ func verifySwarm(t *testing.T, db *gorm.DB, kind swarmDB, kills int) {
 		t.Errorf("an order took %.2f s; two takeovers, of its outbox row and of its inbox row, take at most %v each", slowest, limit)
 	}
 }
-

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jmoiron/sqlx"
 	"github.com/uptrace/bun"
@@ -21,9 +22,10 @@ type flavour struct {
 	// in is the library's own function that ends a transaction after another; nil:
 	// it has none.
 	in    func(ctx context.Context, f func(held) error) error
-	nests bool // the library has transactions in transactions
-	flat  bool // and these are not savepoints
-	blind bool // a server's session that has left the transaction does not show
+	nests bool          // the library has transactions in transactions
+	flat  bool          // and these are not savepoints
+	blind bool          // a server's session that has left the transaction does not show
+	look  time.Duration // apart, where the end is not told
 }
 
 // held is a transaction in the hands of an application.
@@ -213,7 +215,7 @@ func (s *site) withReplica(tb testing.TB, db *gorm.DB) *gorm.DB {
 	tb.Helper()
 	r := &replica{ConnPool: s.db}
 	must(tb, db.Use(dbresolver.Register(dbresolver.Config{Replicas: []gorm.Dialector{s.gorm(r)}})))
-	r.used.Store(0) // gorm asks for the version
+	r.used.Store(0)                     // gorm asks for the version
 	_ = db.Exec("SELECT 1 FROM orders") // which fails, there
 	if r.used.Load() == 0 {
 		tb.Error("the resolver does not use its replica: the test shows nothing")

@@ -16,9 +16,9 @@ func (s *site) pgxFlavours(tb testing.TB) []*flavour {
 	tb.Helper()
 	traced := s.pgx.Copy()
 	traced.Tracer = pgxtx.Tracer{}
-	over := stdlib.OpenDBFromPool(s.pgxPool(tb, s.pgx))
+	over := stdlib.OpenDBFromPool(s.pgxPool(tb, s.pgx, 2))
 	tb.Cleanup(func() { _ = over.Close() })
-	nested := pgxFlavour("pgx nested", s.pgxPool(tb, traced))
+	nested := pgxFlavour("pgx nested", s.pgxPool(tb, traced, 2))
 	nested.in = nil
 	outer := nested.begin
 	nested.begin = func(ctx context.Context) (held, error) {
@@ -29,8 +29,8 @@ func (s *site) pgxFlavours(tb testing.TB) []*flavour {
 		return nestedHeld(ctx, out)
 	}
 	return []*flavour{
-		pgxFlavour("pgx pool", s.pgxPool(tb, s.pgx)),
-		pgxFlavour("pgx pool with Tracer", s.pgxPool(tb, traced)),
+		pgxFlavour("pgx pool", s.pgxPool(tb, s.pgx, 2)),
+		pgxFlavour("pgx pool with Tracer", s.pgxPool(tb, traced, 2)),
 		pgxFlavour("pgx connection", &redialled{tb: tb, cfg: s.pgx}),
 		pgxFlavour("pgx connection with Tracer", &redialled{tb: tb, cfg: traced}),
 		nested,
@@ -41,11 +41,11 @@ func (s *site) pgxFlavours(tb testing.TB) []*flavour {
 	}
 }
 
-func (s *site) pgxPool(tb testing.TB, cfg *pgx.ConnConfig) *pgxpool.Pool {
+func (s *site) pgxPool(tb testing.TB, cfg *pgx.ConnConfig, conns int32) *pgxpool.Pool {
 	tb.Helper()
 	pc, err := pgxpool.ParseConfig("")
 	must(tb, err)
-	pc.ConnConfig, pc.MaxConns = cfg.Copy(), 2
+	pc.ConnConfig, pc.MaxConns = cfg.Copy(), conns
 	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(tb.Context()), pc)
 	must(tb, err)
 	tb.Cleanup(pool.Close)

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net/url"
 	"os"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -47,19 +48,21 @@ type site struct {
 	store   *gormstore.Store
 	bus     *cap.Bus
 	handled arrivals
+	runs    atomic.Int64 // numbers what is done
 
 	db      *sql.DB // the application's pool; its connections can be cut
 	gorm    func(gorm.ConnPool) gorm.Dialector
 	bun     func() bunschema.Dialect
 	sqlx    string          // the name of the driver
 	pgx     *pgx.ConnConfig // nil: it is not PostgreSQL
+	single  bool            // it has one transaction at a time
 	fragile bool            // a refused statement ends the transaction
 
 	// Statements.
 	slow      string // takes long, and can be interrupted
 	backend   string // tells who the connection is; "": there is none
 	kill      string // ends that connection
-	waits     string // counts whether that connection waits for a lock
+	waits     string // counts whether that connection waits for a lock; "": need not be known
 	deferred  string // makes the commit fail; "": there is nothing like it
 	impatient string // lets the transaction look for deadlocks at once
 }
@@ -80,7 +83,7 @@ func onSQLite(tb testing.TB) *site {
 	db, err := store.DB().DB()
 	must(tb, err)
 	s := &site{
-		tb: tb, store: store, db: db, sqlx: "sqlite",
+		tb: tb, store: store, db: db, sqlx: "sqlite", single: true,
 		gorm:     func(p gorm.ConnPool) gorm.Dialector { return sqlite.New(sqlite.Config{Conn: p}) },
 		bun:      func() bunschema.Dialect { return sqlitedialect.New() },
 		slow:     "INSERT INTO orders WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n) SELECT 'slow'||i FROM n",
