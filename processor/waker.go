@@ -14,7 +14,7 @@ import (
 
 const (
 	// Open transactions are probed so often at first, and less often with age.
-	probeFirst, probeLast = 500 * time.Microsecond, 50 * time.Millisecond
+	probeFirst, probeLast = 500 * time.Microsecond, 40 * time.Millisecond
 	// After the end of a transaction its rows are looked for by id: at once,
 	// then after waits that double, for a second. A database may show a commit
 	// late, and a rollback never shows.
