@@ -118,9 +118,21 @@ func endedOnes() []txWay {
 // interrupt lets a statement's context end while the statement runs.
 func (c *txCase) interrupt(h held) {
 	c.Helper()
-	ctx, cancel := context.WithTimeout(c.Context(), 20*time.Millisecond)
-	defer cancel()
-	c.fails(h.exec(ctx, c.s.slow), "a statement whose context ends")
+	err := c.interrupted(h, func(ctx context.Context) error { return h.exec(ctx, c.s.slow) })
+	c.fails(err, "a statement whose context ends")
+}
+
+// interrupted lets the context of do end until the transaction has ended, too:
+// on a busy machine its statement may not have begun.
+func (c *txCase) interrupted(h held, do func(ctx context.Context) error) error {
+	for long := 20 * time.Millisecond; ; long *= 2 {
+		ctx, cancel := context.WithTimeout(c.Context(), long)
+		err := do(ctx)
+		cancel()
+		if err == nil || h.exec(c.Context(), "SELECT 1") != nil {
+			return err
+		}
+	}
 }
 
 // killed ends the connection at the server.
@@ -138,15 +150,15 @@ func (c *txCase) publishWaits(end func(ctx context.Context, h held)) {
 	id := storage.ID(ids.New()).String()
 	ahead, err := c.s.db.BeginTx(c.Context(), nil)
 	must(c, err)
-	defer ahead.Rollback() //nolint:errcheck // it is to be rolled back
+	defer ahead.Rollback()
 	must(c, c.s.bus.Publish(c.Context(), ahead, "order.never", 1, cap.WithID(id)))
 	publish := func(h held) error {
 		if err := c.write(h, "a"); err != nil {
 			return err
 		}
-		ctx, cancel := context.WithTimeout(c.Context(), 20*time.Millisecond)
-		defer cancel()
-		return c.s.bus.Publish(ctx, h.tx, "order.never", 2, cap.WithID(id))
+		return c.interrupted(h, func(ctx context.Context) error {
+			return c.s.bus.Publish(ctx, h.tx, "order.never", 2, cap.WithID(id))
+		})
 	}
 	c.loses("a")
 	if end == nil {
@@ -166,7 +178,7 @@ func (c *txCase) deadlock(h held) {
 	ctx := c.Context()
 	other, err := c.s.db.BeginTx(ctx, nil)
 	must(c, err)
-	defer other.Rollback() //nolint:errcheck // it has done its part
+	defer other.Rollback()
 	o := sqlHeld(other)
 	lock := func(h held, row int) error {
 		return h.exec(ctx, fmt.Sprintf("UPDATE locks SET v = 1 WHERE n = %d", row))

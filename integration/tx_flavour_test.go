@@ -195,7 +195,7 @@ func (r *replica) PrepareContext(ctx context.Context, q string) (*sql.Stmt, erro
 	return r.ConnPool.PrepareContext(ctx, q)
 }
 
-func (r *replica) ExecContext(ctx context.Context, q string, args ...any) (sql.Result, error) {
+func (r *replica) ExecContext(context.Context, string, ...any) (sql.Result, error) {
 	r.used.Add(1)
 	return nil, errors.New("a replica cannot be written")
 }

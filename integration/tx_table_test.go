@@ -70,7 +70,7 @@ func runWays(t *testing.T, s *site, f *flavour, at int) {
 		if w.on != nil && !w.on(s, f) {
 			continue
 		}
-		t.Run(w.name, func(t *testing.T) { //nolint:paralleltest // a flavour may have one connection
+		t.Run(w.name, func(t *testing.T) { // in turn: a flavour may have one connection
 			c := &txCase{TB: t, s: s, f: f, id: fmt.Sprintf("%d-%d", at, i), n: 1000*at + 10*i, want: map[string]bool{}}
 			w.run(c)
 			c.over = time.Now()
