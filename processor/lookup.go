@@ -93,6 +93,6 @@ func (w *Waker) heardOf(h *heard, committed bool) {
 	h.rows, h.over = lookup{}, true
 	h.mu.Unlock()
 	if committed {
-		w.ripen(rows, lookFirst, lookFor, lookFor)
+		w.ripen(rows, lookFirst, lookLast, lookFor)
 	}
 }

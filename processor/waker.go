@@ -16,9 +16,9 @@ const (
 	// Open transactions are probed so often at first, and less often with age.
 	probeFirst, probeLast = 500 * time.Microsecond, 40 * time.Millisecond
 	// After the end of a transaction its rows are looked for by id: at once,
-	// then after waits that double, for a second. A database may show a commit
-	// late, and a rollback never shows.
-	lookFirst, lookFor = 500 * time.Microsecond, time.Second
+	// then after waits that double, for a second. A commit may show late: the
+	// end is told when it begins. A rollback never shows.
+	lookFirst, lookLast, lookFor = 500 * time.Microsecond, 40 * time.Millisecond, time.Second
 	// Where the end of a transaction does not show, for longer and less often.
 	blindFirst, blindLast, blindFor = 5 * time.Millisecond, 50 * time.Millisecond, 10 * time.Second
 
@@ -82,7 +82,7 @@ func (w *Waker) watch(p storage.EndProber, owner int64, ids []storage.ID) {
 // Committed tells that rows with these ids, written under the number owner, are
 // committed. It does not block.
 func (w *Waker) Committed(owner int64, ids []storage.ID) {
-	w.ripen(lookup{owner: owner, ids: ids}, lookFirst, lookFor, lookFor)
+	w.ripen(lookup{owner: owner, ids: ids}, lookFirst, lookLast, lookFor)
 }
 
 // ripen lets rows be looked for from now on. Of too many at once NeedRetry finds
@@ -146,7 +146,7 @@ func (w *Waker) probe() {
 		w.mu.Lock()
 		delete(w.open.byKey, tx.key) // what is published in it from now on is another's business
 		w.mu.Unlock()
-		w.ripen(tx.rows, lookFirst, lookFor, lookFor)
+		w.ripen(tx.rows, lookFirst, lookLast, lookFor)
 	}
 }
 
