@@ -31,6 +31,8 @@ func (o Options) LogValue() slog.Value {
 		slog.Duration("CollectorCleaningInterval", o.CollectorCleaningInterval),
 		slog.Int("CollectorBatchSize", o.CollectorBatchSize),
 		slog.Bool("UseStorageLock", o.UseStorageLock),
+		slog.Bool("SendTrace", o.SendTrace != nil),
+		slog.Bool("HandleTrace", o.HandleTrace != nil),
 		slog.Duration("FallbackWindow", o.FallbackWindow),
 		slog.Duration("UnhandledAfter", o.UnhandledAfter),
 		slog.Bool("AllowUnroutable", o.AllowUnroutable),

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/capbus/gocap/processor"
 	"github.com/capbus/gocap/storage"
 	"github.com/capbus/gocap/subscribe"
 	"github.com/capbus/gocap/transport"
@@ -91,6 +92,11 @@ type Options struct {
 	// instances; against double work it is not needed, ownership sees to that.
 	// Defaults to false.
 	UseStorageLock bool
+	// SendTrace holds hooks on the way of messages out. Defaults to none.
+	SendTrace *processor.Trace
+	// HandleTrace holds hooks on the way of messages in. Defaults to none.
+	HandleTrace *subscribe.Trace
+
 	// FallbackWindow is the lease of an instance: rows of one that was killed are
 	// taken over within it and 2 s. It must exceed the longest write transaction
 	// on SQLite. Defaults to 15s.

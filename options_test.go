@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/capbus/gocap"
+	"github.com/capbus/gocap/processor"
 	"github.com/capbus/gocap/storage"
 	"github.com/capbus/gocap/subscribe"
 	"github.com/capbus/gocap/transport"
@@ -41,7 +42,7 @@ func zeroIsDefault() []string {
 	return []string{
 		"Storage", "Transport", // required
 		"Subscriptions", "AlsoVersions", "GroupNamePrefix", "TopicNamePrefix", "RetryBackoff", "FailedThresholdCallback",
-		"UseStorageLock", "AllowUnroutable", "HandlerTimeout", "SkipMigrations",
+		"UseStorageLock", "SendTrace", "HandleTrace", "AllowUnroutable", "HandlerTimeout", "SkipMigrations",
 	}
 }
 
@@ -58,6 +59,8 @@ func filled(t *testing.T) gocap.Options {
 		AlsoVersions:            []string{"v0"},
 		RetryBackoff:            func(int) time.Duration { return 1 },
 		FailedThresholdCallback: func(context.Context, gocap.FailedInfo) {},
+		SendTrace:               &processor.Trace{},
+		HandleTrace:             &subscribe.Trace{},
 	}
 	v := reflect.ValueOf(&o).Elem()
 	for i := range v.NumField() {

@@ -51,6 +51,9 @@ func New(opts Options) (*Bus, error) {
 	}
 	byDefault := opts.Registry == nil
 	opts = opts.WithDefaults()
+	if v, ok := opts.Transport.(transport.Versioned); ok {
+		opts.Transport = v.ForVersion(opts.Version)
+	}
 	b := &Bus{opts: opts, log: &quiet.Logger{Log: opts.Logger}, byDefault: byDefault, life: make(chan struct{}, 1)}
 	b.offer()
 	return b, nil

@@ -79,7 +79,7 @@ func (b *Bus) join(ctx context.Context, e *engines, subs []subscribe.Subscriptio
 	}
 	e.sending = rows.NewKeeper(b.opts.Storage, b.instance(storage.Outbox), b.opts.Logger)
 	e.handling = rows.NewKeeper(b.opts.Storage, b.instance(storage.Inbox), b.opts.Logger)
-	if err := b.assemble(e, subs); err != nil {
+	if err := b.assemble(e, subs); err != nil { //nolint:contextcheck // the hook of outcomes belongs to no call
 		return err
 	}
 	if err := b.declare(ctx, e); err != nil {
@@ -115,7 +115,7 @@ func (b *Bus) assemble(e *engines, subs []subscribe.Subscription) (err error) {
 		Policy: policy, Callback: b.callback(gocap.Subscribe), KeepDone: keepDone,
 		Context:   b.handlerContext,
 		Receivers: o.ConsumerCount, Concurrency: o.Concurrency, BatchSize: o.BatchSize, Timeout: o.HandlerTimeout,
-		UnhandledAfter: o.UnhandledAfter, AdoptInterval: o.FallbackWindow / 3, Probation: o.FallbackWindow, TxHold: o.FallbackWindow / 2, MaxBytes: rows.MaxLookBytes, Locked: o.UseStorageLock,
+		UnhandledAfter: o.UnhandledAfter, AdoptInterval: o.FallbackWindow / 3, Probation: o.FallbackWindow, TxHold: o.FallbackWindow / 2, MaxBytes: rows.MaxLookBytes, Locked: o.UseStorageLock, Trace: o.HandleTrace,
 	})
 	if err != nil {
 		return err
@@ -123,17 +123,18 @@ func (b *Bus) assemble(e *engines, subs []subscribe.Subscription) (err error) {
 	e.handleRetry = processor.NewNeedRetry(processor.NeedRetryConfig{
 		Keeper: e.handling, Hand: e.consumer.Hand(), Taker: e.consumer, Log: b.log,
 		PollInterval: o.PollInterval, BatchSize: o.BatchSize, MaxBytes: rows.MaxLookBytes, Locked: o.UseStorageLock,
+		TakenOver: subscribe.TraceTakenOver(o.HandleTrace, b.log),
 	})
 	e.consumer.OnLater(e.handleRetry.Later)
 	e.sender = &declaring{Transport: o.Transport, srcs: e.consumer.Sources()}
 	e.dispatcher, e.sendRetry = processor.NewDispatcher(processor.DispatcherConfig{
 		Transport: e.sender, Log: b.log, Policy: policy, Callback: b.callback(gocap.Publish),
 		KeepSent: o.SucceedMessageExpiredAfter, AllowUnroutable: o.AllowUnroutable,
-		SendWindow: o.SendWindow, BatchSize: o.BatchSize, SendTimeout: sendTimeout, Probation: o.FallbackWindow, Locked: o.UseStorageLock,
+		SendWindow: o.SendWindow, BatchSize: o.BatchSize, SendTimeout: sendTimeout, Probation: o.FallbackWindow, Locked: o.UseStorageLock, Trace: o.SendTrace,
 	}, e.sending, o.PollInterval)
 	e.waker = processor.NewWaker(e.sending, e.dispatcher, e.sendRetry, b.log)
 	e.collector = &processor.Collector{
-		Storage: o.Storage, Log: b.log, Version: o.Version, Interval: o.CollectorCleaningInterval, BatchSize: o.CollectorBatchSize,
+		Storage: o.Storage, Log: b.log, Version: o.Version, Interval: o.CollectorCleaningInterval, BatchSize: o.CollectorBatchSize, Trace: o.SendTrace,
 	}
 	return nil
 }

@@ -16,6 +16,8 @@ import (
 	"github.com/capbus/gocap/storage"
 	"github.com/capbus/gocap/storage/memstore"
 	"github.com/capbus/gocap/subscribe"
+	"github.com/capbus/gocap/transport"
+	"github.com/capbus/gocap/transport/memqueue"
 )
 
 func TestStartAndStopUnderStress(t *testing.T) {
@@ -345,4 +347,32 @@ func (b *lockedBuffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.buf.String()
+}
+
+// versions is a transport whose destination depends on the version.
+type versions map[string]*memqueue.Queue
+
+func (v versions) ForVersion(version string) transport.Transport { return v[version] }
+
+func (versions) Send(context.Context, []*transport.Message) []error { panic("of no version") }
+
+func (versions) Receive(context.Context, transport.Source, func(context.Context, []transport.Delivery)) error {
+	panic("of no version")
+}
+func (versions) Check(context.Context) error { panic("of no version") }
+func (versions) Traits() transport.Traits    { return transport.Traits{Name: "versions"} }
+
+func TestTransportLearnsTheVersion(t *testing.T) {
+	t.Parallel()
+	v := versions{"v1": memqueue.New(memqueue.Config{}), "v2": memqueue.New(memqueue.Config{})}
+	j := newJournal()
+	r := running(t, cap.Options{Transport: v, Version: "v2"}, subscribe.To("t", j.handler))
+	v["v2"].Record(1)
+	if err := r.Publish(t.Context(), cap.NoTx, "t", "x"); err != nil {
+		t.Fatal(err)
+	}
+	j.wait(t, 1)
+	if n := len(v["v2"].Sent()); n != 1 {
+		t.Errorf("%d messages went to the transport of version v2, want 1", n)
+	}
 }

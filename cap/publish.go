@@ -11,6 +11,7 @@ import (
 
 	"github.com/capbus/gocap/internal/ids"
 	"github.com/capbus/gocap/internal/wire"
+	"github.com/capbus/gocap/processor"
 	"github.com/capbus/gocap/storage"
 	"github.com/capbus/gocap/transport"
 )
@@ -106,7 +107,7 @@ func (b *Bus) publish(ctx context.Context, tx Tx, msgs []Outgoing) error {
 	recs := make([]*storage.Record, len(msgs))
 	recIDs := make([]storage.ID, 0, len(msgs))
 	for i, m := range msgs {
-		rec, err := b.record(m, owner)
+		rec, err := b.record(ctx, m, owner)
 		if err != nil && len(msgs) > 1 {
 			err = fmt.Errorf("message %d (%s): %w", i, m.Topic, err)
 		}
@@ -180,7 +181,7 @@ func (b *Bus) writer(ctx context.Context, tx Tx) (storage.Writer, error) {
 }
 
 // record checks a message and makes its row.
-func (b *Bus) record(m Outgoing, owner int64) (*storage.Record, error) {
+func (b *Bus) record(ctx context.Context, m Outgoing, owner int64) (*storage.Record, error) {
 	topic := m.Topic
 	if b.opts.TopicNamePrefix != "" && topic != "" {
 		topic = b.opts.TopicNamePrefix + "." + topic
@@ -209,10 +210,27 @@ func (b *Bus) record(m Outgoing, owner int64) (*storage.Record, error) {
 		return nil, err
 	}
 	headers := o.headersOf(o.id, topic, typeName(m.Msg), time.Now())
+	if err := b.tracePublish(ctx, &transport.Message{ID: o.id.String(), Topic: topic, Headers: headers, Body: body}); err != nil {
+		return nil, err
+	}
 	return &storage.Record{
 		ID: o.id, GivenID: o.given, Version: b.opts.Version, Topic: topic, Owner: owner,
 		Headers: wire.EncodeHeaders(headers), Body: body, Delay: o.delay, DueAt: o.dueAt,
 	}, nil
+}
+
+// tracePublish lets the hook add headers, and checks them.
+func (b *Bus) tracePublish(ctx context.Context, m *transport.Message) error {
+	if b.opts.SendTrace == nil {
+		return nil
+	}
+	processor.TracePublish(ctx, b.opts.SendTrace, b.log, m)
+	for key, value := range m.Headers {
+		if err := checkHeader(key, value); err != nil {
+			return fmt.Errorf("trace hook Publish: %w", err)
+		}
+	}
+	return nil
 }
 
 func (b *Bus) checkTopic(topic string) error {

@@ -16,7 +16,8 @@ import (
 	"github.com/capbus/gocap/storage/postgres"
 )
 
-// What a swarm is by default; a full run sets GOCAP_SWARM_ORDERS=100000.
+// What a swarm is by default. A full run sets GOCAP_SWARM_ORDERS=100000, or
+// GOCAP_SWARM_KILLS=1000 and GOCAP_SWARM_PROCESSES=4.
 const (
 	swarmProcesses = 8
 	swarmOrders    = 1500
@@ -91,8 +92,8 @@ func runSwarm(t *testing.T, db swarmDB) {
 	t.Logf("GOCAP_SWARM_SEED=%d GOCAP_SWARM_ORDERS=%d GOCAP_SWARM_PROCESSES=%d", seed, orders, processes)
 	rng := mathrand.New(mathrand.NewPCG(uint64(seed), 2)) //nolint:gosec // repeatable on purpose
 	s, store := newSwarm(t, db, processes)
-	kills := 0
-	for number(t, store.DB(), "SELECT count(*) FROM orders") < orders {
+	kills, most := 0, int(fromEnv(t, "GOCAP_SWARM_KILLS", 0))
+	for kills < most || number(t, store.DB(), "SELECT count(*) FROM orders") < orders {
 		time.Sleep(time.Duration(100+rng.IntN(900)) * time.Millisecond) //nolint:forbidigo // the load goes on meanwhile
 		s.kill(rng.IntN(processes))
 		kills++

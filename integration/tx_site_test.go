@@ -39,7 +39,7 @@ type database struct {
 }
 
 func databases() []database {
-	return []database{{"sqlite", onSQLite}, {"postgres", onPostgres}}
+	return []database{{"sqlite", onSQLite}, {"postgres", onPostgres}, {"mariadb", onMariaDB}}
 }
 
 // site is a database of a test's own, with what differs between databases.

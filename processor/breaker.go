@@ -19,7 +19,7 @@ type breaker struct {
 	check   func(context.Context) error
 	log     *slog.Logger
 	onDown  func(time.Duration) // after each probe that fails: how long it is open
-	onClose func()
+	onClose func(context.Context)
 	tripped chan struct{}
 
 	mu    sync.Mutex
@@ -27,7 +27,7 @@ type breaker struct {
 	wait  backoff.Backoff
 }
 
-func newBreaker(check func(context.Context) error, log *slog.Logger, onDown func(time.Duration), onClose func()) *breaker {
+func newBreaker(check func(context.Context) error, log *slog.Logger, onDown func(time.Duration), onClose func(context.Context)) *breaker {
 	return &breaker{
 		check: check, log: log, onDown: onDown, onClose: onClose, tripped: make(chan struct{}, 1),
 		wait: backoff.Backoff{Min: 50 * time.Millisecond, Max: time.Second},
@@ -40,8 +40,8 @@ func (b *breaker) isOpen() bool {
 	return !b.since.IsZero()
 }
 
-// trip opens the breaker.
-func (b *breaker) trip(ctx context.Context, err error) {
+// trip opens the breaker, and reports whether it was closed.
+func (b *breaker) trip(ctx context.Context, err error) bool {
 	b.mu.Lock()
 	was := b.since
 	if was.IsZero() {
@@ -49,13 +49,14 @@ func (b *breaker) trip(ctx context.Context, err error) {
 	}
 	b.mu.Unlock()
 	if !was.IsZero() {
-		return
+		return false
 	}
 	b.log.LogAttrs(ctx, slog.LevelWarn, "broker unavailable, sending paused", slog.Any("err", err))
 	select {
 	case b.tripped <- struct{}{}:
 	default:
 	}
+	return true
 }
 
 // sent tells that the broker took a message: the next outage starts with the
@@ -79,7 +80,7 @@ func (b *breaker) run(ctx context.Context) {
 		b.mu.Lock()
 		b.since = time.Time{}
 		b.mu.Unlock()
-		b.onClose()
+		b.onClose(ctx)
 	}
 }
 

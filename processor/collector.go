@@ -21,6 +21,7 @@ type Collector struct {
 	Version   string
 	Interval  time.Duration // between rounds
 	BatchSize int           // most rows deleted at once
+	Trace     *Trace        // may be nil
 }
 
 // Run works until ctx ends. Batches follow each other at once while they come
@@ -44,6 +45,7 @@ func (c *Collector) clean(ctx context.Context, box storage.Box) {
 		if err != nil && ctx.Err() == nil {
 			c.Log.Warn(ctx, "expired rows not deleted", box.String(), slog.String("box", box.String()), slog.Any("err", err))
 		}
+		c.Trace.collected(ctx, c.Log, box, n)
 		if err != nil || n < c.BatchSize {
 			return
 		}

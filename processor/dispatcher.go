@@ -46,6 +46,8 @@ type DispatcherConfig struct {
 	SendWindow, BatchSize int
 	// SendTimeout bounds one Send.
 	SendTimeout time.Duration
+	// Trace may be nil.
+	Trace *Trace
 	// Locked is as in NeedRetryConfig.
 	Locked bool
 	// Probation is how long this process must have lived before it sends rows
@@ -78,7 +80,7 @@ func NewDispatcher(cfg DispatcherConfig, keeper *rows.Keeper, poll time.Duration
 	dc := rows.Config{
 		Log: cfg.Log, Policy: cfg.Policy, Batch: cfg.BatchSize, Suspects: suspects, Probation: cfg.Probation,
 		Waiting: max(1, min(maxWaiting, cfg.SendWindow/8)),
-		Start:   func(r *rows.Row) { d.queue.Add(r.Topic, r) }, Freed: d.onFreed,
+		Start:   func(r *rows.Row) { d.queue.Add(r.Topic, r) }, Freed: d.onFreed, Settled: cfg.Trace.settled(cfg.Log),
 		Later: func(in time.Duration, passed bool) { d.retry.Later(in, passed) },
 	}
 	if cfg.Callback != nil {
@@ -87,7 +89,7 @@ func NewDispatcher(cfg DispatcherConfig, keeper *rows.Keeper, poll time.Duration
 	d.desk = rows.NewDesk(dc)
 	d.retry = NewNeedRetry(NeedRetryConfig{
 		Keeper: keeper, Hand: &d.desk.Hand, Taker: d, Log: cfg.Log,
-		PollInterval: poll, BatchSize: cfg.BatchSize, MaxBytes: rows.MaxLookBytes, Locked: cfg.Locked,
+		PollInterval: poll, BatchSize: cfg.BatchSize, MaxBytes: rows.MaxLookBytes, Locked: cfg.Locked, TakenOver: cfg.Trace.takenOver(cfg.Log),
 	})
 	d.breaker = newBreaker(cfg.Transport.Check, cfg.Log.Log, d.brokerAway, d.brokerBack)
 	return d, d.retry
@@ -180,7 +182,8 @@ func (d *Dispatcher) brokerAway(since time.Duration) {
 	}
 }
 
-func (d *Dispatcher) brokerBack() {
+func (d *Dispatcher) brokerBack(ctx context.Context) {
+	d.cfg.Trace.breaker(ctx, d.cfg.Log, nil)
 	d.keeper.Resume()
 	d.retry.Kick()
 }
@@ -223,7 +226,9 @@ func (d *Dispatcher) sendBatch(work context.Context, batch []*rows.Row) {
 	ctx, cancel := context.WithTimeout(work, d.cfg.SendTimeout)
 	defer cancel()
 	defer context.AfterFunc(batch[0].Tenure.Context(), cancel)()
-	errs := d.call(ctx, msgs)
+	sending, done := d.cfg.Trace.send(ctx, d.cfg.Log, msgs)
+	errs := d.call(sending, msgs)
+	done(errs)
 	timedOut := errors.Is(ctx.Err(), context.DeadlineExceeded) && work.Err() == nil
 	for i, r := range good {
 		if timedOut && errors.Is(errs[i], transport.ErrUnavailable) {
@@ -268,7 +273,9 @@ func (d *Dispatcher) settle(work context.Context, r *rows.Row, err error) {
 	case work.Err() != nil || r.Tenure.Over() || d.desk.Draining() && errors.Is(err, transport.ErrUnavailable):
 		d.desk.GiveBack(r)
 	case errors.Is(err, transport.ErrUnavailable):
-		d.breaker.trip(work, err)
+		if d.breaker.trip(work, err) {
+			d.cfg.Trace.breaker(work, d.cfg.Log, err)
+		}
 		d.desk.GiveBack(r)
 	case errors.Is(err, transport.ErrBusy):
 		d.cfg.Log.Warn(work, "consumers are busy, message kept", r.Topic, slog.String("topic", r.Topic), slog.Any("err", err))

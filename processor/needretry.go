@@ -31,9 +31,11 @@ type NeedRetryConfig struct {
 	Taker        Taker
 	Log          *quiet.Logger
 	PollInterval time.Duration
-	BatchSize    int  // most rows of a lane read at once
-	MaxBytes     int  // most bytes of headers and bodies read at once
-	Locked       bool // rows without a living owner are looked for under the storage's locks
+	BatchSize    int // most rows of a lane read at once
+	MaxBytes     int // most bytes of headers and bodies read at once
+	// TakenOver is told of rows that were taken over; may be nil.
+	TakenOver func(ctx context.Context, recs []*storage.Record)
+	Locked    bool // rows without a living owner are looked for under the storage's locks
 }
 
 // NeedRetry finds the rows of one table that need another look: this

@@ -29,6 +29,9 @@ func (n *NeedRetry) orphans(ctx context.Context, t *rows.Tenure, room []storage.
 	if err != nil {
 		return n.orphan, err
 	}
+	if n.cfg.TakenOver != nil && len(recs) > 0 {
+		n.cfg.TakenOver(ctx, recs)
+	}
 	var admitted []*storage.Record
 	read, used := map[laneKey]int{}, map[laneKey]int{}
 	for _, rec := range recs {

@@ -41,8 +41,9 @@ type ConsumerConfig struct {
 	// Probation is how long this process must have lived before it tries rows
 	// again that saw two deaths or more.
 	Probation time.Duration
-	MaxBytes  int  // of headers and bodies read at once
-	Locked    bool // as in processor.NeedRetryConfig
+	MaxBytes  int    // of headers and bodies read at once
+	Locked    bool   // as in processor.NeedRetryConfig
+	Trace     *Trace // may be nil
 	// TxHold is how long a handler may hold the inbox transaction where others
 	// wait for it (storage.TxLimiter); 0: no bound.
 	TxHold time.Duration
@@ -71,7 +72,7 @@ func NewConsumer(cfg ConsumerConfig) (*Consumer, error) {
 	}
 	dc := rows.Config{
 		Log: cfg.Log, Policy: cfg.Policy, Batch: cfg.BatchSize, Suspects: max(1, cfg.Concurrency), Probation: cfg.Probation,
-		Start: c.start, Freed: c.onFreed, Later: func(in time.Duration, passed bool) { c.later(in, passed) },
+		Settled: cfg.Trace.settled(cfg.Log), Start: c.start, Freed: c.onFreed, Later: func(in time.Duration, passed bool) { c.later(in, passed) },
 	}
 	if cfg.Callback != nil {
 		dc.Callback = func(ctx context.Context, r *rows.Row) { cfg.Callback(ctx, r.Record, message(r.Record)) }

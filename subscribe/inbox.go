@@ -42,6 +42,7 @@ func (g *group) deliver(ctx, work context.Context, batch []transport.Delivery) {
 			g.c.cfg.Log.Warn(ctx, "delivery not acked", g.name, slog.String("group", g.name), slog.Any("err", err))
 		}
 	}
+	g.c.cfg.Trace.stored(ctx, g.c.cfg.Log, g.name, len(batch), len(fresh))
 	g.admitFresh(t, held, fresh)
 }
 

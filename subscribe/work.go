@@ -50,12 +50,17 @@ func (rt *route) run(work context.Context, r *rows.Row) {
 	m := message(r.Record)
 	inbox := &inboxTx{places: rt.group.c.places, ctx: ctx, cancel: cancel}
 	hctx := storage.ContextWithTx(ctx, inbox.get)
-	hctx = contextWithInfo(hctx, Info{Message: m, Group: r.Group, Subscriber: r.Subscriber, Attempt: r.Retries + 1})
+	info := Info{Message: m, Group: r.Group, Subscriber: r.Subscriber, Attempt: r.Retries + 1}
+	hctx = contextWithInfo(hctx, info)
 	if f := rt.group.c.cfg.Context; f != nil {
 		hctx = f(hctx)
 	}
+	hctx, done := rt.group.c.cfg.Trace.handle(hctx, rt.group.c.cfg.Log, info)
 	err := errGoexit
-	defer func() { rt.finish(ctx, work, r, inbox, err) }()
+	defer func() {
+		done(err)
+		rt.finish(ctx, work, r, inbox, err)
+	}()
 	err = rt.call(hctx, m)
 }
 
@@ -76,9 +81,14 @@ func (rt *route) finish(ctx, work context.Context, r *rows.Row, inbox *inboxTx, 
 		return
 	}
 	if tx != nil && err == nil {
-		err = rt.commit(ctx, tx, r)
-		if err == nil || errors.Is(err, storage.ErrLost) {
-			desk.Done(r) // settled in the transaction, or another has the row
+		o := storage.Outcome{ID: r.ID, Kind: storage.Succeed, After: rt.group.c.cfg.KeepDone}
+		err = rt.commit(ctx, tx, r, o)
+		if err == nil {
+			desk.Committed(r, o)
+			return
+		}
+		if errors.Is(err, storage.ErrLost) {
+			desk.Done(r)
 			return
 		}
 	} else if tx != nil {
@@ -120,8 +130,8 @@ func (rt *route) call(ctx context.Context, m *transport.Message) (err error) {
 }
 
 // commit makes the handler's writes and the row's success one.
-func (rt *route) commit(ctx context.Context, tx storage.Tx, r *rows.Row) error {
-	err := tx.Settle(ctx, r.Tenure.Member, storage.Outcome{ID: r.ID, Kind: storage.Succeed, After: rt.group.c.cfg.KeepDone})
+func (rt *route) commit(ctx context.Context, tx storage.Tx, r *rows.Row, o storage.Outcome) error {
+	err := tx.Settle(ctx, r.Tenure.Member, o)
 	if err == nil {
 		err = tx.Commit()
 	}

@@ -75,6 +75,16 @@ type Declarer interface {
 	Declare(ctx context.Context, src Source) error
 }
 
+// Versioned is an optional ability of a transport whose destination depends on
+// the version of the bus, such as an exchange. A bus calls ForVersion once, when
+// it is made, and uses what it returns.
+type Versioned interface {
+	// ForVersion returns the transport for buses of that version. It opens
+	// nothing; it shares the connections of the one it is made from, and is
+	// closed with it.
+	ForVersion(version string) Transport
+}
+
 // Delivery is one message in the hands of a consumer.
 type Delivery interface {
 	// Message is what arrived. It belongs to the receiver.
@@ -95,6 +105,29 @@ type Source struct {
 	Group  string   // name of the queue: group and version
 	Topics []string // patterns, see Match
 	Window int      // most deliveries unanswered at once; at least 1
+	// Retry is for a group without an inbox: the broker does the retrying. Only
+	// for a transport whose Traits say BrokerRetry; nil: there is an inbox.
+	Retry *BrokerRetry
+}
+
+// BrokerRetry says how a broker retries what a group without an inbox could not
+// handle. Every delivery of such a Source is a [Retrier].
+type BrokerRetry struct {
+	Attempts int           // in all, before the message is parked; 0: 3
+	Wait     time.Duration // between two attempts; 0: a minute
+}
+
+// Retrier is a Delivery of a Source with Retry. An Ack says that the message is
+// handled, a Nack that the attempt was none (the consumer stops).
+type Retrier interface {
+	Delivery
+	// Attempt is 1 for the first, as the broker counts.
+	Attempt() int
+	// Fail ends the attempt: the message comes again after the wait, to this
+	// group alone, or, after the last attempt, is parked with the reason. It
+	// is in one place or the other when Fail returns nil; after an error it is
+	// delivered again. It does nothing after another answer.
+	Fail(ctx context.Context, reason error) (parked bool, err error)
 }
 
 // Traits is what the engines and the docs must know of a transport.
@@ -110,6 +143,8 @@ type Traits struct {
 	Routing bool
 	// Wildcards: a Source may have patterns with * and #.
 	Wildcards bool
+	// BrokerRetry: a Source may have Retry.
+	BrokerRetry bool
 	// MaxTopic and MaxMessage are the broker's limits in bytes; 0: none known.
 	MaxTopic, MaxMessage int
 }

@@ -22,13 +22,18 @@ const module = "github.com/capbus/gocap"
 
 // Modules of others, by the name they have in the table.
 const (
-	modFx     = "go.uber.org/fx"
-	modGoleak = "go.uber.org/goleak"
-	modGorm   = "gorm.io/gorm"
-	modSQLite = "github.com/libtnb/sqlite"
-	modModern = "modernc.org/sqlite"
-	modPgx    = "github.com/jackc/pgx/v5"
-	modGormPg = "gorm.io/driver/postgres"
+	modFx        = "go.uber.org/fx"
+	modGoleak    = "go.uber.org/goleak"
+	modGorm      = "gorm.io/gorm"
+	modSQLite    = "github.com/libtnb/sqlite"
+	modModern    = "modernc.org/sqlite"
+	modPgx       = "github.com/jackc/pgx/v5"
+	modGormPg    = "gorm.io/driver/postgres"
+	modAMQP      = "github.com/rabbitmq/amqp091-go"
+	modWM        = "github.com/ThreeDotsLabs/watermill"
+	modWMAMQP    = "github.com/ThreeDotsLabs/watermill-amqp/v3"
+	modGormMySQL = "gorm.io/driver/mysql"
+	modMySQL     = "github.com/go-sql-driver/mysql"
 )
 
 // testOnly lists the modules that test files of every package may import.
@@ -78,6 +83,12 @@ func table() []row {
 			testOurs: []string{"transport/transporttest"},
 		},
 		{
+			pkg:      "transport/rabbitmq",
+			ours:     []string{"transport", "internal/*"},
+			mods:     []string{modAMQP, modWM, modWMAMQP},
+			testOurs: []string{"transport/transporttest"},
+		},
+		{
 			pkg:      "storage/memstore",
 			ours:     []string{"storage", "internal/*"},
 			testOurs: []string{"storage/storagetest"},
@@ -104,6 +115,12 @@ func table() []row {
 			pkg:      "storage/postgres",
 			ours:     []string{"storage", "storage/gormstore", "internal/*"},
 			mods:     []string{modGorm, modGormPg, modPgx},
+			testOurs: []string{"storage/storagetest"},
+		},
+		{
+			pkg:      "storage/mysql",
+			ours:     []string{"storage", "storage/gormstore", "internal/*"},
+			mods:     []string{modGorm, modGormMySQL, modMySQL},
 			testOurs: []string{"storage/storagetest"},
 		},
 

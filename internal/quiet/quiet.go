@@ -42,6 +42,16 @@ func (l *Logger) Warn(ctx context.Context, msg, key string, attrs ...slog.Attr) 
 	l.Log.LogAttrs(ctx, slog.LevelWarn, msg, attrs...)
 }
 
+// Guard calls a hook of the application, and logs a panic in it.
+func (l *Logger) Guard(ctx context.Context, hook string, f func()) {
+	defer func() {
+		if p := recover(); p != nil {
+			l.Warn(ctx, "trace hook panicked", hook, slog.String("hook", hook), slog.Any("panic", p))
+		}
+	}()
+	f()
+}
+
 func (l *Logger) take(key string) (dropped int, ok bool) {
 	every := l.Every
 	if every == 0 {

@@ -48,6 +48,9 @@ type Config struct {
 	// Later is told that a row will be due in so long, and whether a look has
 	// passed it while it was in hand; it does not block.
 	Later func(in time.Duration, passed bool)
+	// Settled is told that an outcome is stored, or, not stored, that the row is
+	// another's; may be nil.
+	Settled func(rec *storage.Record, o storage.Outcome, stored bool)
 	// Policy decides how rows end that killed their process too often.
 	Policy Policy
 	// Batch is the most outcomes written at once; Suspects is how many rows of
@@ -181,6 +184,7 @@ func (d *Desk) Settle(r *Row, o storage.Outcome) {
 
 func (d *Desk) settled(r *Row, o storage.Outcome, stored bool) {
 	d.gate.ended(r)
+	d.tell(r, o, stored)
 	switch {
 	case !stored:
 		d.leave(r)
@@ -206,6 +210,20 @@ func (d *Desk) settled(r *Row, o storage.Outcome, stored bool) {
 	default:
 		d.leave(r)
 	}
+}
+
+// tell calls the hook.
+func (d *Desk) tell(r *Row, o storage.Outcome, stored bool) {
+	if d.cfg.Settled != nil && o.Kind != storage.Release {
+		d.cfg.Settled(r.Record, o, stored)
+	}
+}
+
+// Committed takes a row out of the hand whose success was stored in the
+// transaction of its handler.
+func (d *Desk) Committed(r *Row, o storage.Outcome) {
+	d.tell(r, o, true)
+	d.leave(r)
 }
 
 // Done takes a row out of the hand whose outcome is stored already, or which

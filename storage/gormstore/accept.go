@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -45,6 +46,9 @@ func (m *member) insertAll(ctx context.Context, tx conn, recs []*storage.Record,
 
 // insert halves a batch that is refused for its data down to the culprit.
 func (m *member) insert(ctx context.Context, tx conn, recs []*storage.Record, inserted idSet) error {
+	if err := m.s.fits(recs); err != nil && len(recs) == 1 {
+		return m.refuse(ctx, tx, m.s.withoutBody(recs[0]), fmt.Errorf("%w; its body was not stored", err), inserted)
+	}
 	rows := make([]inboxRow, len(recs))
 	for i, r := range recs {
 		rows[i] = m.inboxRow(r)
@@ -62,17 +66,26 @@ func (m *member) insert(ctx context.Context, tx conn, recs []*storage.Record, in
 	case recs[0].Fault != "":
 		return err
 	}
-	refused := *recs[0]
-	refused.Fault = "the database refused the row: " + err.Error()
-	refused.FaultCallback = true
+	return m.refuse(ctx, tx, *recs[0], fmt.Errorf("the database refused the row: %w", err), inserted)
+}
+
+// refuse inserts a record as failed, for the given reason, unless it was to be
+// inserted as failed anyway.
+func (m *member) refuse(ctx context.Context, tx conn, refused storage.Record, why error, inserted idSet) error {
+	given := refused.Fault != ""
+	if !given {
+		refused.Fault, refused.FaultCallback = why.Error(), true
+	}
 	if refused.FaultExpires <= 0 {
 		refused.FaultExpires = refusedExpires
 	}
-	if again := m.insert(ctx, tx, []*storage.Record{&refused}, inserted); again != nil {
-		return errors.Join(err, again)
+	if err := m.insert(ctx, tx, []*storage.Record{&refused}, inserted); err != nil {
+		return errors.Join(why, err)
 	}
-	// It is not to be handled: Due shows it as final, with its callback owed.
-	delete(inserted, refused.ID)
+	if !given {
+		// It is not to be handled: Due shows it as final, with its callback owed.
+		delete(inserted, refused.ID)
+	}
 	return nil
 }
 

@@ -27,6 +27,9 @@ func (w *writer) Append(ctx context.Context, recs ...*storage.Record) error {
 	if len(recs) == 0 {
 		return nil
 	}
+	if err := checkTopics(recs); err != nil {
+		return fmt.Errorf("gormstore: append: %w", err)
+	}
 	given, err := givenIDs(recs)
 	if err != nil {
 		return err
@@ -41,16 +44,29 @@ func (w *writer) Append(ctx context.Context, recs ...*storage.Record) error {
 }
 
 func (w *writer) append(ctx context.Context, recs []*storage.Record, given bool) error {
-	if err := w.s.fits(recs); err != nil {
+	if err := w.s.d.probe(ctx, w.exec); err != nil {
 		return err
 	}
-	if err := w.s.d.probe(ctx, w.exec); err != nil {
+	if err := w.s.fits(recs); err != nil {
 		return err
 	}
 	if len(recs) == 1 || !given && w.s.together(recs) == len(recs) {
 		return w.insert(ctx, recs)
 	}
 	return w.appendGuarded(ctx, recs)
+}
+
+// maxName is the most bytes of a topic, and of every other name.
+const maxName = 255
+
+// checkTopics refuses, in every database alike, what some would cut.
+func checkTopics(recs []*storage.Record) error {
+	for _, r := range recs {
+		if len(r.Topic) > maxName {
+			return fmt.Errorf("message %s: its topic has %d bytes, at most %d are allowed", r.ID, len(r.Topic), maxName)
+		}
+	}
+	return nil
 }
 
 // txError marks an error that says that the transaction has ended.

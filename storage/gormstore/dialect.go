@@ -193,14 +193,14 @@ type dialectLooks interface {
 	byID(b storage.Box, ids []storage.ID, owner int64) query
 	unmatched(version, group string, after int64, limit int) query
 	// orphanage finds where there are due rows without a living owner: pairs of
-	// an index into lanes and an owner (NULL: anyone). It hops over the owners,
-	// one step in the index for each, however many rows they have.
-	orphanage(b storage.Box, version string, q storage.Query) query
+	// an index into lanes and an owner (0: anyone). It hops over the owners, one
+	// step in the index for each, however many rows they have.
+	orphanage(ctx context.Context, db querier, b storage.Box, version string, q storage.Query, found func(lane int, owner int64)) error
 	// candidates walks one owner's due rows of a lane, for each pair.
 	candidates(b storage.Box, version string, q storage.Query, ps []pair) query
 	candidatesByID(b storage.Box, version string, ids []storage.ID) query
 	// subscribers hops over the subscribers of one owner's rows in a group.
-	subscribers(version, group string, owner int64) query
+	subscribers(ctx context.Context, db querier, version, group string, owner int64) ([]string, error)
 }
 
 type dialectChanges interface {
@@ -218,7 +218,7 @@ type dialectChanges interface {
 	succeed(ctx context.Context, tx conn, s settling, ids []storage.ID, keep int64) error
 	remove(ctx context.Context, tx conn, s settling, ids []storage.ID) error
 	settle(ctx context.Context, tx conn, s settling, outcomes []outcomeRow) error
-	purge(p storage.Purge) query
+	purge(ctx context.Context, tx conn, p storage.Purge) (int64, error)
 }
 
 // idSet holds ids of rows that a statement has changed.
@@ -267,12 +267,14 @@ func newDialect(name string, cfg Config) (dialect, error) {
 		return newSQLite(cfg)
 	case "postgres":
 		return newPostgres(cfg)
+	case "mysql":
+		return newMySQL(cfg), nil
 	}
 	return nil, fmt.Errorf("gormstore: there is no dialect for %q; there are some for %s", name, strings.Join(dialects(), ", "))
 }
 
 // dialects are the names of the databases that there is a dialect for.
-func dialects() []string { return []string{"sqlite", "postgres"} }
+func dialects() []string { return []string{"sqlite", "postgres", "mysql"} }
 
 // padded rounds a number of ids or lanes up, so that there are few texts of
 // looks, and they stay prepared.

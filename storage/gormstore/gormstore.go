@@ -197,7 +197,11 @@ func (s *Store) Purge(ctx context.Context, p storage.Purge) (int, error) {
 	if p.Limit < 1 {
 		return 0, fmt.Errorf("gormstore: purge %s: limit %d is not positive", p.Box, p.Limit)
 	}
-	deleted, err := s.execOne(ctx, s.d.purge(p))
+	var deleted int64
+	err := s.inOne(ctx, true, func(ctx context.Context, tx conn) (err error) {
+		deleted, err = s.d.purge(ctx, tx, p)
+		return err
+	})
 	if err == nil {
 		_, err = s.execOne(ctx, s.d.forgetInstances())
 	}

@@ -1,6 +1,7 @@
 package gormstore
 
 import (
+	"context"
 	"encoding/json"
 	"math"
 
@@ -96,7 +97,7 @@ func (d *postgres) unmatched(version, group string, after int64, most int) query
 		` AND seq > `+a.add(after, "bigint")+` ORDER BY seq LIMIT `+a.add(most, "bigint"), a)
 }
 
-func (d *postgres) subscribers(version, group string, owner int64) query {
+func (d *postgres) subscribers(ctx context.Context, db querier, version, group string, owner int64) ([]string, error) {
 	var a pgArgs
 	from := `SELECT min(subscriber) FROM ` + d.received + ` WHERE version = ` + a.add(version, "text") +
 		` AND group_name = ` + a.add(group, "text") + ` AND due_at IS NOT NULL`
@@ -105,11 +106,13 @@ func (d *postgres) subscribers(version, group string, owner int64) query {
 	} else {
 		from += ` AND owner = ` + a.add(owner, "bigint")
 	}
-	return d.own(`WITH RECURSIVE hop(s) AS ((`+from+`) UNION ALL SELECT (`+from+
-		` AND subscriber > hop.s) FROM hop WHERE hop.s IS NOT NULL) SELECT s FROM hop WHERE s IS NOT NULL`, a)
+	return readAll[string](ctx, db, d.own(`WITH RECURSIVE hop(s) AS ((`+from+`) UNION ALL SELECT (`+from+
+		` AND subscriber > hop.s) FROM hop WHERE hop.s IS NOT NULL) SELECT s FROM hop WHERE s IS NOT NULL`, a))
 }
 
-func (d *postgres) orphanage(b storage.Box, version string, q storage.Query) query {
+func (d *postgres) orphanage(
+	ctx context.Context, db querier, b storage.Box, version string, q storage.Query, found func(lane int, owner int64),
+) error {
 	var a pgArgs
 	list := make([]pgLane, len(q.Lanes))
 	for i, l := range q.Lanes {
@@ -138,7 +141,7 @@ func (d *postgres) orphanage(b storage.Box, version string, q storage.Query) que
 		` orphan(o) AS (SELECT o FROM hop WHERE o IS NOT NULL AND (SELECT true FROM `+d.instances+
 		` WHERE number = hop.o AND ended_at IS NULL LIMIT 1) IS NULL UNION ALL SELECT NULL)`+
 		` SELECT l.i, orphan.o FROM orphan CROSS JOIN `+a.lanes(list)+
-		` WHERE CASE WHEN orphan.o IS NULL THEN `+has(`IS NULL`)+` ELSE `+has(`= orphan.o`)+` END`, a)
+		` WHERE CASE WHEN orphan.o IS NULL THEN `+has(`IS NULL`)+` ELSE `+has(`= orphan.o`)+` END`, a).pairs(ctx, db, found)
 }
 
 // stale is how long rows must have been due, in microseconds.

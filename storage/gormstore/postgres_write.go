@@ -160,10 +160,10 @@ func (d *postgres) settle(ctx context.Context, tx conn, s settling, outcomes []o
 }
 
 // purge deletes rows by key that it finds by expiry.
-func (d *postgres) purge(p storage.Purge) query {
+func (d *postgres) purge(ctx context.Context, tx conn, p storage.Purge) (int64, error) {
 	var a pgArgs
 	t := d.table(p.Box)
 	return d.own(`WITH old AS MATERIALIZED (SELECT seq AS key FROM `+t+` WHERE version = `+a.add(p.Version, "text")+
 		` AND due_at IS NULL AND expires_at <= `+pgNow+` ORDER BY expires_at LIMIT `+a.add(p.Limit, "bigint")+
-		` FOR UPDATE SKIP LOCKED) DELETE FROM `+t+` USING old WHERE seq = old.key`, a)
+		` FOR UPDATE SKIP LOCKED) DELETE FROM `+t+` USING old WHERE seq = old.key`, a).changed(ctx, tx)
 }

@@ -1,6 +1,7 @@
 package gormstore
 
 import (
+	"context"
 	"math"
 	"strings"
 	"time"
@@ -96,7 +97,7 @@ func (d *sqlite) unmatched(version, group string, after int64, most int) query {
 		` AND seq > ? ORDER BY seq`+limit, version, group, after, most)
 }
 
-func (d *sqlite) subscribers(version, group string, owner int64) query {
+func (d *sqlite) subscribers(ctx context.Context, db querier, version, group string, owner int64) ([]string, error) {
 	args := []any{version, group}
 	from := `SELECT min(subscriber) FROM ` + d.received + ` WHERE version = ?1 AND group_name = ?2 AND due_at IS NOT NULL`
 	if owner == 0 {
@@ -105,11 +106,13 @@ func (d *sqlite) subscribers(version, group string, owner int64) query {
 		from += ` AND owner = ?3`
 		args = append(args, owner)
 	}
-	return query{`WITH RECURSIVE hop(s) AS (` + from + ` UNION ALL SELECT (` + from +
-		` AND subscriber > hop.s) FROM hop WHERE hop.s IS NOT NULL) SELECT CAST(s AS BLOB) FROM hop WHERE s IS NOT NULL`, args}
+	return readAll[string](ctx, db, query{`WITH RECURSIVE hop(s) AS (` + from + ` UNION ALL SELECT (` + from +
+		` AND subscriber > hop.s) FROM hop WHERE hop.s IS NOT NULL) SELECT CAST(s AS BLOB) FROM hop WHERE s IS NOT NULL`, args})
 }
 
-func (d *sqlite) orphanage(b storage.Box, version string, q storage.Query) query {
+func (d *sqlite) orphanage(
+	ctx context.Context, db querier, b storage.Box, version string, q storage.Query, found func(lane int, owner int64),
+) error {
 	table := d.table(b)
 	var sb strings.Builder
 	n := padded(len(q.Lanes), lanesPer)
@@ -136,7 +139,7 @@ func (d *sqlite) orphanage(b storage.Box, version string, q storage.Query) query
 	for range n - len(q.Lanes) {
 		args = append(args, noLane, "", "")
 	}
-	return query{sb.String(), args}
+	return query{sb.String(), args}.pairs(ctx, db, found)
 }
 
 func (d *sqlite) candidates(b storage.Box, version string, q storage.Query, ps []pair) query {

@@ -124,9 +124,9 @@ func (d *sqlite) settle(ctx context.Context, tx conn, s settling, outcomes []out
 }
 
 // purge deletes rows by key that it finds by expiry.
-func (d *sqlite) purge(p storage.Purge) query {
+func (d *sqlite) purge(ctx context.Context, tx conn, p storage.Purge) (int64, error) {
 	t := d.table(p.Box)
 	return textOf(`DELETE FROM `+t+` WHERE seq IN (SELECT seq FROM `+t+
 		` WHERE version = ? AND due_at IS NULL AND expires_at <= `+sqliteNow+` ORDER BY expires_at`+limit+`)`,
-		p.Version, p.Limit)
+		p.Version, p.Limit).changed(ctx, tx)
 }

@@ -228,18 +228,11 @@ func (m *member) orphanage(ctx context.Context, db querier, q storage.Query) ([]
 	var pairs []pair
 	first := 0
 	err := batches(q.Lanes, lanesPer, func(part []storage.Lane) error {
-		err := m.s.d.orphanage(m.box, m.version, storage.Query{Lanes: part, Stale: q.Stale}).each(ctx, db, func(rows *sql.Rows) error {
-			var p pair
-			var owner sql.NullInt64
-			if err := rows.Scan(&p.lane, &owner); err != nil {
-				return err
+		lanes := storage.Query{Lanes: part, Stale: q.Stale}
+		err := m.s.d.orphanage(ctx, db, m.box, m.version, lanes, func(lane int, owner int64) {
+			if lane != noLane {
+				pairs = append(pairs, pair{lane: first + lane, owner: owner, subscriber: part[lane].Subscriber})
 			}
-			if p.owner = owner.Int64; p.lane != noLane {
-				p.subscriber = part[p.lane].Subscriber
-				p.lane += first
-				pairs = append(pairs, p)
-			}
-			return nil
 		})
 		first += len(part)
 		return err
@@ -255,7 +248,7 @@ func (m *member) withSubscribers(ctx context.Context, db querier, q storage.Quer
 		return nil, err
 	}
 	for _, p := range pairs {
-		names, err := readAll[string](ctx, db, m.s.d.subscribers(m.version, q.Lanes[p.lane].Group, p.owner))
+		names, err := m.s.d.subscribers(ctx, db, m.version, q.Lanes[p.lane].Group, p.owner)
 		if err != nil {
 			return nil, err
 		}
@@ -284,7 +277,7 @@ func (m *member) served(ctx context.Context, db querier, q storage.Query, pairs 
 	found := map[place]bool{}
 	for _, number := range numbers {
 		for _, lane := range q.Lanes {
-			names, err := readAll[string](ctx, db, m.s.d.subscribers(m.version, lane.Group, number))
+			names, err := m.s.d.subscribers(ctx, db, m.version, lane.Group, number)
 			if err != nil {
 				return nil, err
 			}
@@ -313,6 +306,19 @@ func readCandidates(ctx context.Context, db querier, into *[]candidate, q query)
 		var c candidate
 		err := rows.Scan(&c.lane, &c.seq, &c.owner, &c.due, &c.bytes)
 		*into = append(*into, c)
+		return err
+	})
+}
+
+// pairs calls found with each answer of an index into lanes and an owner.
+func (q query) pairs(ctx context.Context, db querier, found func(lane int, owner int64)) error {
+	return q.each(ctx, db, func(rows *sql.Rows) error {
+		var lane int
+		var owner sql.NullInt64
+		err := rows.Scan(&lane, &owner)
+		if err == nil {
+			found(lane, owner.Int64)
+		}
 		return err
 	})
 }

@@ -9,7 +9,7 @@ import (
 // rowWeight is what a row adds to a statement beside its headers and body.
 const rowWeight = 2 << 10
 
-func weigh(r *storage.Record) int { return rowWeight + len(r.Headers) + len(r.Body) }
+func weigh(r *storage.Record) int { return rowWeight + len(r.Headers) + len(r.Body) + len(r.Fault) }
 
 // byWeight calls f with parts that fit into one statement each.
 func (s *Store) byWeight(recs []*storage.Record, f func(part []*storage.Record) error) error {
@@ -43,4 +43,15 @@ func (s *Store) fits(recs []*storage.Record) error {
 		}
 	}
 	return nil
+}
+
+// withoutBody is a record that does not fit, without what makes it too large.
+func (s *Store) withoutBody(r *storage.Record) storage.Record {
+	bare := *r
+	bare.Body = nil
+	if s.fits([]*storage.Record{&bare}) != nil {
+		bare.Headers = nil
+	}
+	bare.Fault = storage.CleanError(bare.Fault)
+	return bare
 }

@@ -18,7 +18,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	transporttest.Run(t, func(*testing.T) transport.Transport { return memqueue.New(memqueue.Config{}) })
+	transporttest.Suite{
+		Open: func(*testing.T) transport.Transport { return memqueue.New(memqueue.Config{}) },
+		Cut: func(_ *testing.T, tr transport.Transport) {
+			tr.(*memqueue.Queue).Disconnect()
+			tr.(*memqueue.Queue).Reconnect()
+		},
+	}.Run(t)
 }
 
 func BenchmarkTransport(b *testing.B) {

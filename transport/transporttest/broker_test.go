@@ -20,6 +20,8 @@ type broker struct {
 
 	mu     sync.Mutex
 	queues map[string]*bqueue
+	cuts   chan struct{}   // closed and replaced at each cut
+	mixed  map[string]bool // ids of late answers, see cutMixes
 }
 
 // wrong says what is broken.
@@ -43,21 +45,50 @@ type wrong struct {
 	receiveFails bool // returns the context's error
 	sendIgnores  bool // ctx
 	noDeclare    bool
+	cutDrops     bool // what was in hand at a cut
+	cutDeaf      bool // a Receive does not notice a cut, and gets nothing more
+	cutMixes     bool // late answers count for what others have in hand
+	failAtOnce   bool
+	failToAll    bool // what fails goes to all groups
+	failForever  bool // nothing is parked
+	nackCounts   bool // as an attempt
 	sick         bool
 }
 
 type bqueue struct {
 	patterns []string
 	msgs     []*transport.Message
-	changed  chan struct{} // closed and replaced at each change
+	changed  chan struct{}  // closed and replaced at each change
+	failures map[string]int // by id
+	deaf     bool
 }
 
 func newBroker(w wrong) *broker {
-	return &broker{wrong: w, quit: make(chan struct{}), queues: make(map[string]*bqueue)}
+	return &broker{wrong: w, quit: make(chan struct{}), cuts: make(chan struct{}), mixed: map[string]bool{}, queues: make(map[string]*bqueue)}
 }
 
 func (b *broker) Traits() transport.Traits {
-	return transport.Traits{Name: "broker", Ordered: true, Routing: true, Wildcards: true, MaxMessage: 1 << 20}
+	return transport.Traits{Name: "broker", Ordered: true, Routing: true, Wildcards: true, BrokerRetry: true, MaxMessage: 1 << 20}
+}
+
+// cut loses every Receive.
+func (b *broker) cut() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.cutDeaf {
+		for _, q := range b.queues {
+			q.deaf = true
+		}
+		return
+	}
+	close(b.cuts)
+	b.cuts = make(chan struct{})
+}
+
+func (b *broker) lifetime() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.cuts
 }
 
 func (b *broker) Check(context.Context) error {
@@ -151,7 +182,7 @@ func (b *broker) declare(src transport.Source) *bqueue {
 	defer b.mu.Unlock()
 	q := b.queues[src.Group]
 	if q == nil {
-		q = &bqueue{changed: make(chan struct{})}
+		q = &bqueue{changed: make(chan struct{}), failures: map[string]int{}}
 		b.queues[src.Group] = q
 	}
 	for _, p := range src.Topics {
@@ -163,9 +194,16 @@ func (b *broker) declare(src transport.Source) *bqueue {
 }
 
 func (b *broker) Receive(ctx context.Context, src transport.Source, deliver func(context.Context, []transport.Delivery)) error {
-	r := &breceiver{b: b, q: b.declare(src), ctx: ctx, window: src.Window}
+	cut := b.lifetime()
+	r := &breceiver{b: b, q: b.declare(src), ctx: ctx, window: src.Window, retry: src.Retry}
 	defer r.leave()
 	for {
+		select {
+		case <-cut:
+			r.dropped = b.cutDrops
+			return transport.ErrUnavailable
+		default:
+		}
 		batch, changed := r.take()
 		if len(batch) > 0 {
 			deliver(ctx, batch)
@@ -173,6 +211,7 @@ func (b *broker) Receive(ctx context.Context, src transport.Source, deliver func
 		if ctx.Err() == nil && len(batch) == 0 {
 			select {
 			case <-changed:
+			case <-cut:
 			case <-ctx.Done():
 			}
 		}
@@ -195,15 +234,18 @@ type breceiver struct {
 	q      *bqueue
 	ctx    context.Context //nolint:containedctx // of the call that it stands for
 	window int
+	retry  *transport.BrokerRetry
 	held   []*bdelivery
 	again  []*transport.Message // comes again although it was acked
 	left   bool
+	// dropped: what is in hand at the end is lost
+	dropped bool
 }
 
 func (r *breceiver) take() (batch []transport.Delivery, changed <-chan struct{}) {
 	r.b.mu.Lock()
 	defer r.b.mu.Unlock()
-	for len(r.q.msgs) > 0 && (r.b.noWindow || len(r.held) < r.window) {
+	for len(r.q.msgs) > 0 && !r.q.deaf && (r.b.noWindow || len(r.held) < r.window) {
 		i := 0
 		if r.b.backwards {
 			i = len(r.q.msgs) - 1
@@ -212,7 +254,11 @@ func (r *breceiver) take() (batch []transport.Delivery, changed <-chan struct{})
 		d.msg = r.b.copy(d.stored)
 		r.q.msgs = slices.Delete(r.q.msgs, i, i+1)
 		r.held = append(r.held, d)
-		batch = append(batch, d)
+		if r.retry != nil {
+			batch = append(batch, &bretrier{bdelivery: d, attempt: r.q.failures[d.stored.ID] + 1})
+		} else {
+			batch = append(batch, d)
+		}
 		if r.b.noWindow {
 			break
 		}
@@ -225,11 +271,13 @@ func (r *breceiver) leave() {
 	defer r.b.mu.Unlock()
 	r.left = true
 	r.q.put(r.again...)
-	if r.b.lostDrops {
+	if r.b.lostDrops || r.dropped {
 		return
 	}
 	for _, d := range r.held {
-		r.q.put(d.stored)
+		if !r.b.mixed[d.stored.ID] {
+			r.q.put(d.stored)
+		}
 	}
 }
 
@@ -264,6 +312,9 @@ func (d *bdelivery) Nack(after time.Duration) error {
 	if !d.answer() || b.nackDrops {
 		return nil
 	}
+	if b.nackCounts {
+		d.r.q.failures[d.stored.ID]++
+	}
 	again := func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -278,6 +329,9 @@ func (d *bdelivery) Nack(after time.Duration) error {
 
 // answer reports whether this is the first one, of a receiver that is there.
 func (d *bdelivery) answer() bool {
+	if d.r.left && d.r.b.cutMixes {
+		d.r.b.mixed[d.stored.ID] = true
+	}
 	if d.answered || d.r.left {
 		return false
 	}
@@ -285,4 +339,41 @@ func (d *bdelivery) answer() bool {
 	d.r.held = slices.DeleteFunc(d.r.held, func(h *bdelivery) bool { return h == d })
 	d.r.q.put() // there is room
 	return true
+}
+
+// bretrier is a delivery of a Source with Retry.
+type bretrier struct {
+	*bdelivery
+
+	attempt int
+}
+
+func (d *bretrier) Attempt() int { return d.attempt }
+
+func (d *bretrier) Fail(context.Context, error) (bool, error) {
+	b, q := d.r.b, d.r.q
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !d.answer() {
+		return false, nil
+	}
+	q.failures[d.stored.ID]++
+	if q.failures[d.stored.ID] >= d.r.retry.Attempts && !b.failForever {
+		delete(q.failures, d.stored.ID)
+		return true, nil
+	}
+	wait := d.r.retry.Wait
+	if b.failAtOnce {
+		wait = 0
+	}
+	time.AfterFunc(wait, func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		for _, other := range b.queues {
+			if other == q || b.failToAll && b.copies(other, d.stored.Topic) > 0 {
+				other.put(d.stored)
+			}
+		}
+	})
+	return false, nil
 }

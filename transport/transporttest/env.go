@@ -21,6 +21,7 @@ type env struct {
 	tr   transport.Transport
 	wait time.Duration
 	unit string // unique, the prefix of group names
+	cut  func() // see Suite.Cut
 
 	probes sync.Map // group and id to chan struct{}, closed when the group gets it
 }

@@ -24,19 +24,23 @@ type receiver struct {
 	// inDeliver, if set, runs inside deliver for each delivery, instead of the
 	// delivery being queued for next.
 	inDeliver func(ctx context.Context, d *delivery)
+	// again: the source may be lost, and is asked for again.
+	again bool
 
 	mu     sync.Mutex
 	queue  []*delivery
 	arrive chan struct{} // has a token when something came
 	inHand int
+	lives  int // Receives that were lost
 }
 
 // delivery is one that waits for the case's answer.
 type delivery struct {
 	transport.Delivery
 
-	msg *transport.Message
-	r   *receiver
+	msg  *transport.Message
+	r    *receiver
+	life int
 }
 
 // receive starts a receiver and waits until its group gets messages.
@@ -46,28 +50,60 @@ func (e *env) receive(group string, window int, topics ...string) *receiver {
 	return r
 }
 
+// receiveAgain is as receive, but asks again when the source is lost, as the
+// engine does.
+func (e *env) receiveAgain(group string, window int, topics ...string) *receiver {
+	r := e.prepare(group, window, topics...)
+	r.again = true
+	r.run()
+	r.sync()
+	return r
+}
+
 // start starts a receiver and does not wait.
 func (e *env) start(group string, window int, inDeliver func(context.Context, *delivery), topics ...string) *receiver {
+	r := e.prepare(group, window, topics...)
+	r.inDeliver = inDeliver
+	r.run()
+	return r
+}
+
+func (e *env) prepare(group string, window int, topics ...string) *receiver {
 	probe := probePrefix + newID()
-	ctx, cancel := context.WithCancel(e.Context())
-	r := &receiver{
-		e:         e,
-		src:       transport.Source{Group: e.group(group), Topics: append([]string{probe}, topics...), Window: window},
-		probe:     probe,
-		stopf:     cancel,
-		done:      make(chan struct{}),
-		inDeliver: inDeliver,
-		arrive:    make(chan struct{}, 1),
+	return &receiver{
+		e:      e,
+		src:    transport.Source{Group: e.group(group), Topics: append([]string{probe}, topics...), Window: window},
+		probe:  probe,
+		done:   make(chan struct{}),
+		arrive: make(chan struct{}, 1),
 	}
+}
+
+func (r *receiver) run() {
+	ctx, cancel := context.WithCancel(r.e.Context())
+	r.stopf = cancel
 	go func() {
 		defer close(r.done)
-		r.err = e.tr.Receive(ctx, r.src, r.deliver)
+		r.err = r.e.tr.Receive(ctx, r.src, r.deliver)
+		for r.again && ctx.Err() == nil && r.err != nil {
+			r.lost()
+			r.e.pause()
+			r.err = r.e.tr.Receive(ctx, r.src, r.deliver)
+		}
 		if ctx.Err() == nil {
-			e.Errorf("receive of group %q ended by itself: %v", group, r.err)
+			r.e.Errorf("receive of group %q ended by itself: %v", r.src.Group, r.err)
 		}
 	}()
-	e.Cleanup(r.stop)
-	return r
+	r.e.Cleanup(r.stop)
+}
+
+// lost forgets what was in hand: it comes again.
+func (r *receiver) lost() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.inHand = 0
+	r.queue = nil
+	r.lives++
 }
 
 func (r *receiver) deliver(ctx context.Context, batch []transport.Delivery) {
@@ -90,6 +126,7 @@ func (r *receiver) deliver(ctx context.Context, batch []transport.Delivery) {
 func (r *receiver) take(ctx context.Context, d *delivery) {
 	r.mu.Lock()
 	r.inHand++
+	d.life = r.lives
 	if r.inHand > r.src.Window {
 		r.e.Errorf("%d deliveries are unanswered, the window is %d", r.inHand, r.src.Window)
 	}
@@ -234,5 +271,7 @@ func (d *delivery) nack(after time.Duration) {
 func (d *delivery) answered() {
 	d.r.mu.Lock()
 	defer d.r.mu.Unlock()
-	d.r.inHand--
+	if d.life == d.r.lives {
+		d.r.inHand--
+	}
 }

@@ -67,7 +67,7 @@ func watch(t *testing.T, name string, w wrong) *spy {
 		s = &spy{ctx: ctx}
 		b := newBroker(w)
 		var wg sync.WaitGroup
-		wg.Go(func() { all[i].check(s, b, DefaultWait) })
+		wg.Go(func() { all[i].check(s, b, DefaultWait, b.cut) })
 		wg.Wait()
 		cancel()
 		for _, f := range slices.Backward(s.cleanups) {

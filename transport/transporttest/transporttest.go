@@ -27,6 +27,10 @@ type Suite struct {
 	// (an exchange, a prefix of its tables): cases use the same topics. Group
 	// names are unique. What it opens it closes with t.Cleanup. Required.
 	Open func(t *testing.T) transport.Transport
+	// Cut loses every connection of a transport at once, as a network that fails
+	// does; it may be connected again when Cut returns, or a little later. Nil:
+	// the cases about reconnecting are left out.
+	Cut func(t *testing.T, tr transport.Transport)
 	// Wait is how long a case waits for one event. Defaults to DefaultWait.
 	Wait time.Duration
 }
@@ -46,13 +50,14 @@ func (s Suite) Run(t *testing.T) {
 	}
 	claims := s.Open(t)
 	for _, c := range cases() {
-		if c.needs != nil && !c.needs(claims) {
+		if c.needs != nil && !c.needs(claims) || c.cuts && s.Cut == nil {
 			t.Logf("not claimed: %s", c.name)
 			continue
 		}
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			c.check(t, s.Open(t), s.Wait)
+			tr := s.Open(t)
+			c.check(t, tr, s.Wait, func() { s.Cut(t, tr) })
 		})
 	}
 }
@@ -74,18 +79,21 @@ type testCase struct {
 	name  string
 	why   string // the contract's sentence
 	needs func(transport.Transport) bool
+	cuts  bool // needs Suite.Cut
 	run   func(e *env)
 }
 
 // check runs the case and prints, if it failed, what the contract says.
-func (c testCase) check(tb TB, tr transport.Transport, wait time.Duration) {
+func (c testCase) check(tb TB, tr transport.Transport, wait time.Duration, cut func()) {
 	tb.Helper()
 	tb.Cleanup(func() {
 		if tb.Failed() {
 			tb.Logf("the contract: %s", c.why)
 		}
 	})
-	c.run(newEnv(tb, tr, wait))
+	e := newEnv(tb, tr, wait)
+	e.cut = cut
+	c.run(e)
 }
 
 // cases lists them by topic; each topic has its file.
@@ -101,6 +109,8 @@ func cases() []testCase {
 		stopCases(),
 		contentCases(),
 		declareCases(),
+		reconnectCases(),
+		retryCases(),
 	} {
 		all = append(all, topic...)
 	}
@@ -109,4 +119,5 @@ func cases() []testCase {
 
 func claimsRouting(tr transport.Transport) bool   { return tr.Traits().Routing }
 func claimsWildcards(tr transport.Transport) bool { return tr.Traits().Wildcards }
+func claimsRetry(tr transport.Transport) bool     { return tr.Traits().BrokerRetry }
 func claimsOrder(tr transport.Transport) bool     { return tr.Traits().Ordered }

@@ -16,7 +16,10 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestHealthyBrokerPasses(t *testing.T) {
 	t.Parallel()
-	Run(t, func(*testing.T) transport.Transport { return newBroker(wrong{}) })
+	Suite{
+		Open: func(*testing.T) transport.Transport { return newBroker(wrong{}) },
+		Cut:  func(_ *testing.T, tr transport.Transport) { tr.(*broker).cut() },
+	}.Run(t)
 }
 
 func TestCasesHaveNamesAndReasons(t *testing.T) {
@@ -66,6 +69,13 @@ func TestBrokenTransportsAreRejected(t *testing.T) {
 		{"body trimmed", "bodies arrive as they were", "body has", wrong{change: trimBody}},
 		{"body cut", "large bodies", "body has", wrong{change: cutBody}},
 		{"topic trimmed", "odd topics", "topic is", wrong{change: trimTopic}},
+		{"a cut drops what is in hand", "what was in hand at a cut comes again", "no delivery", wrong{cutDrops: true}},
+		{"a cut is for good", "sending and receiving go on after a cut", "no delivery", wrong{cutDeaf: true}},
+		{"late answers count for others", "an answer from before a cut harms nothing", "no delivery", wrong{cutMixes: true}},
+		{"failed comes at once", "a failed attempt comes again after the wait, to its group alone", "it came again after", wrong{failAtOnce: true}},
+		{"failed comes to all groups", "a failed attempt comes again after the wait, to its group alone", "also got message", wrong{failToAll: true}},
+		{"nothing is parked", "after the last attempt a message is parked", "want true", wrong{failForever: true}},
+		{"a nack is an attempt", "a nack is no attempt", "attempt 2, want 1", wrong{nackCounts: true}},
 		{"no id", "the same id may be sent twice", "not", wrong{change: newIDs}},
 	} {
 		t.Run(test.broken, func(t *testing.T) {

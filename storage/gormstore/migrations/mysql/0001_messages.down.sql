@@ -1,0 +1,3 @@
+DROP TABLE IF EXISTS {schema}`{prefix}instances`;
+DROP TABLE IF EXISTS {schema}`{prefix}received`;
+DROP TABLE IF EXISTS {schema}`{prefix}published`;

@@ -1,0 +1,224 @@
+package gormstore
+
+import (
+	"context"
+	"database/sql"
+	"slices"
+	"strings"
+
+	"github.com/capbus/gocap/storage"
+)
+
+// columns lists what reader.scan reads.
+func (d *mysql) columns(b storage.Box) string {
+	const common = "seq, id, version, name, owner, headers, body, status, retries, takeovers, last_error, due_at, " +
+		mysqlNow + " - added_at, expires_at IS NOT NULL"
+	if b == storage.Inbox {
+		return common + ", group_name, subscriber, message_id"
+	}
+	return common + ", '', '', ''"
+}
+
+// The optimizer scans a table that it takes for small, or most of which it
+// expects to need. Rows that others have locked would then be waited for, so
+// every statement names its index.
+const (
+	mysqlByID     = " FORCE INDEX (by_id)"
+	mysqlByDue    = " FORCE INDEX (by_due)"
+	mysqlByExpiry = " FORCE INDEX (by_expiry)"
+	mysqlByKey    = " FORCE INDEX (by_key)"
+	mysqlBySeq    = " FORCE INDEX (PRIMARY)"
+)
+
+// union joins selects, each of which has its own order and limit.
+type union struct {
+	sb   strings.Builder
+	args []any
+}
+
+func (u *union) add(text string, args ...any) {
+	if u.sb.Len() > 0 {
+		u.sb.WriteString(" UNION ALL ")
+	}
+	u.sb.WriteString("(" + text + ")")
+	u.args = append(u.args, args...)
+}
+
+func (u *union) query() query { return query{u.sb.String(), u.args} }
+
+// due: the waits come first, and all parts of the statement see the same moment.
+func (d *mysql) due(b storage.Box, version string, owner int64, lanes []storage.Lane, _ int) query {
+	var u union
+	for _, l := range lanes {
+		where, args := d.lane(b, version, owner, l.Group, l.Subscriber)
+		u.add("SELECT 1, 0, '', '', '', 0, '', '', 0, 0, 0, '', due_at, due_at - "+mysqlNow+", 0, '', '', '' FROM "+
+			d.table(b)+mysqlByDue+" WHERE "+where+" AND due_at > "+mysqlNow+" ORDER BY due_at LIMIT 1", args...)
+	}
+	for _, l := range lanes {
+		w := d.walk(b, version, owner, l, 0)
+		u.add("SELECT 0, "+d.columns(b)+" FROM ("+w.text+") AS k STRAIGHT_JOIN "+d.table(b)+" AS r ON r.seq = k.place"+
+			" ORDER BY k.due, k.place LIMIT ?", append(w.args, l.Limit)...)
+	}
+	return u.query()
+}
+
+// lane is the condition for an owner's rows of a lane; owner 0 is nobody.
+func (d *mysql) lane(b storage.Box, version string, owner int64, group, subscriber string) (string, []any) {
+	if b == storage.Inbox {
+		return "version = ? AND free_owner = ? AND group_name = ? AND subscriber = ?",
+			[]any{[]byte(version), owner, []byte(group), []byte(subscriber)}
+	}
+	return "version = ? AND free_owner = ?", []any{[]byte(version), owner}
+}
+
+// walk answers with the places of one owner's due rows of a lane, out of the
+// index alone. Behind a position it has two ranges, the rest of its moment and
+// what is later: a comparison of both columns as one would not use the index.
+func (d *mysql) walk(b storage.Box, version string, owner int64, l storage.Lane, stale int64) query {
+	where, args := d.lane(b, version, owner, l.Group, l.Subscriber)
+	from := "SELECT seq AS place, due_at AS due FROM " + d.table(b) + mysqlByDue + " WHERE " + where
+	args = append(args, stale)
+	if l.After == (storage.Position{}) {
+		return query{from + " AND due_at <= " + mysqlNow + " - ? ORDER BY due_at, seq LIMIT ?", append(args, l.Limit)}
+	}
+	at := l.After.DueAt.UnixMicro()
+	var u union
+	u.add(from+" AND due_at <= "+mysqlNow+" - ? AND due_at = ? AND seq > ? ORDER BY seq LIMIT ?",
+		append(slices.Clone(args), at, l.After.Seq, l.Limit)...)
+	u.add(from+" AND due_at <= "+mysqlNow+" - ? AND due_at > ? ORDER BY due_at, seq LIMIT ?",
+		append(slices.Clone(args), at, l.Limit)...)
+	return query{"SELECT place, due FROM (" + u.sb.String() + ") AS w ORDER BY due, place LIMIT ?", append(u.args, l.Limit)}
+}
+
+func (d *mysql) byID(b storage.Box, ids []storage.ID, owner int64) query {
+	return query{"SELECT 0, " + d.columns(b) + " FROM " + d.table(b) + mysqlByID +
+		" WHERE id IN (" + marks(len(ids)) + ") AND owner = ? AND due_at IS NOT NULL", append(idArgs(ids), owner)}
+}
+
+// unmatched: such a row has an empty open_key until it is final.
+func (d *mysql) unmatched(version, group string, after int64, most int) query {
+	return textOf("SELECT 0, "+d.columns(storage.Inbox)+" FROM "+d.received+mysqlByKey+
+		" WHERE version = ? AND group_name = ? AND subscriber = '' AND open_key = '' AND owner IS NULL"+
+		" AND seq > ? ORDER BY seq LIMIT ?", []byte(version), []byte(group), after, most)
+}
+
+// subscribers takes a statement for each: MySQL cannot hop in one.
+func (d *mysql) subscribers(ctx context.Context, db querier, version, group string, owner int64) ([]string, error) {
+	var found []string
+	behind, last := "", []byte(nil)
+	for {
+		args := []any{[]byte(version), owner, []byte(group)}
+		if last != nil {
+			behind, args = " AND subscriber > ?", append(args, last)
+		}
+		next, err := readAll[[]byte](ctx, db, query{"SELECT subscriber FROM " + d.received + mysqlByDue +
+			" WHERE version = ? AND free_owner = ? AND group_name = ?" + behind + " ORDER BY subscriber LIMIT 1", args})
+		if err != nil || len(next) == 0 {
+			return found, err
+		}
+		last = next[0]
+		found = append(found, string(last))
+	}
+}
+
+// orphanage looks for owners in the ranges between the living numbers, a
+// statement for each that it finds: MySQL cannot hop in one. Then it looks where
+// those, and nobody, have rows that are due.
+func (d *mysql) orphanage(
+	ctx context.Context, db querier, b storage.Box, version string, q storage.Query, found func(lane int, owner int64),
+) error {
+	living, err := readAll[int64](ctx, db, d.others(b, version, 0))
+	if err != nil {
+		return err
+	}
+	owners, err := d.ownersBetween(ctx, db, b, version, living)
+	if err != nil {
+		return err
+	}
+	var pairs []pair
+	for _, owner := range append(owners, 0) {
+		for i := range q.Lanes {
+			pairs = append(pairs, pair{lane: i, owner: owner})
+		}
+	}
+	return batches(pairs, lanesPer, func(part []pair) error {
+		var u union
+		for _, p := range part {
+			where, args := d.lane(b, version, p.owner, q.Lanes[p.lane].Group, q.Lanes[p.lane].Subscriber)
+			switch {
+			case everySubscriber(b, q):
+				where, args = "version = ? AND free_owner = ? AND group_name = ?", args[:3]
+			default:
+				where, args = where+" AND due_at <= "+mysqlNow+" - ?", append(args, max(q.Stale, 0).Microseconds())
+			}
+			u.add("SELECT ?, ? FROM "+d.table(b)+mysqlByDue+" WHERE "+where+" LIMIT 1",
+				append([]any{p.lane, p.owner}, args...)...)
+		}
+		return u.query().pairs(ctx, db, found)
+	})
+}
+
+// numbers is a range of owners, without its ends; to 0 has no end.
+type numbers struct{ from, to int64 }
+
+// ownersBetween finds the owners of due rows that are none of the given.
+func (d *mysql) ownersBetween(ctx context.Context, db querier, b storage.Box, version string, given []int64) ([]int64, error) {
+	slices.Sort(given)
+	gaps := []numbers{{}}
+	for _, n := range given {
+		gaps[len(gaps)-1].to = n
+		gaps = append(gaps, numbers{from: n})
+	}
+	var owners []int64
+	for len(gaps) > 0 {
+		var next []numbers
+		err := batches(gaps, lanesPer, func(part []numbers) error {
+			var u union
+			for i, g := range part {
+				end, args := "", []any{i, []byte(version), g.from}
+				if g.to > 0 {
+					end, args = " AND free_owner < ?", append(args, g.to)
+				}
+				u.add("SELECT ?, free_owner FROM "+d.table(b)+mysqlByDue+
+					" WHERE version = ? AND free_owner > ?"+end+" ORDER BY free_owner LIMIT 1", args...)
+			}
+			return u.query().each(ctx, db, func(rows *sql.Rows) error {
+				var i int
+				var owner int64
+				err := rows.Scan(&i, &owner)
+				owners = append(owners, owner)
+				next = append(next, numbers{from: owner, to: part[i].to})
+				return err
+			})
+		})
+		if err != nil {
+			return nil, err
+		}
+		gaps = next
+	}
+	return owners, nil
+}
+
+func (d *mysql) candidates(b storage.Box, version string, q storage.Query, ps []pair) query {
+	var u union
+	for _, p := range ps {
+		l := q.Lanes[p.lane]
+		if b == storage.Inbox {
+			l.Subscriber = p.subscriber
+		}
+		w := d.walk(b, version, p.owner, l, max(q.Stale, 0).Microseconds())
+		args := append([]any{p.lane}, w.args...)
+		u.add("SELECT ?, r.seq, COALESCE(r.owner, 0), k.due, r.size FROM ("+w.text+") AS k STRAIGHT_JOIN "+
+			d.table(b)+" AS r ON r.seq = k.place", args...)
+	}
+	return u.query()
+}
+
+func (d *mysql) candidatesByID(b storage.Box, version string, ids []storage.ID) query {
+	return query{
+		"SELECT 0, r.seq, COALESCE(r.owner, 0), r.due_at, r.size FROM " + d.table(b) + " AS r" + mysqlByID +
+			" LEFT JOIN " + d.instances + " AS i ON i.number = r.owner AND i.ended_at IS NULL" +
+			" WHERE r.id IN (" + marks(len(ids)) + ") AND r.version = ? AND r.due_at IS NOT NULL AND i.number IS NULL",
+		append(idArgs(ids), []byte(version)),
+	}
+}
