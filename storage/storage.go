@@ -16,6 +16,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 )
 
@@ -103,6 +104,10 @@ type EndProber interface {
 // when a connection is lost and nothing was committed. f does not block.
 type EndNotifier interface {
 	OnEnd(f func(committed bool))
+	// TxValues is one map for all writers bound to a transaction, which others
+	// keep theirs in, so that one f does for however many messages. It lives no
+	// longer than the transaction, also when f is never called.
+	TxValues() *sync.Map
 }
 
 // Tx is a transaction that the engine began. It is used by one goroutine at a
