@@ -38,14 +38,14 @@ func (m *member) insertAll(ctx context.Context, tx conn, recs []*storage.Record,
 	recs = slices.Clone(recs)
 	slices.SortStableFunc(recs, func(a, b *storage.Record) int {
 		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Subscriber, b.Subscriber),
-			byMessage(a, b))
+			orderOfKeys(a, b))
 	})
 	return m.s.byWeight(recs, func(part []*storage.Record) error {
 		return m.insert(ctx, tx, part, inserted)
 	})
 }
 
-func byMessage(a, b *storage.Record) int {
+func orderOfKeys(a, b *storage.Record) int {
 	switch {
 	case a.Key == "" && b.Key == "":
 		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.MessageID, b.MessageID))

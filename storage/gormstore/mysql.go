@@ -60,7 +60,10 @@ func (d *mysql) table(b storage.Box) string {
 // https://dev.mysql.com/doc/mysql-errors/8.0/en/server-error-reference.html.
 const (
 	mysqlChangedSince      = 1020 // of snapshot isolation: the transaction is rolled back
+	mysqlColumnThere       = 1060
+	mysqlKeyThere          = 1061
 	mysqlDuplicate         = 1062
+	mysqlNotThere          = 1091 // the column or key that is to be dropped
 	mysqlLockWait          = 1205 // only the statement is rolled back, unless innodb_rollback_on_timeout
 	mysqlLocksFull         = 1206 // the transaction is rolled back
 	mysqlDeadlock          = 1213 // the transaction is rolled back

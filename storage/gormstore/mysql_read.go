@@ -24,11 +24,13 @@ func (d *mysql) columns(b storage.Box) string {
 // expects to need. Rows that others have locked would then be waited for, so
 // every statement names its index.
 const (
-	mysqlByID     = " FORCE INDEX (by_id)"
-	mysqlByDue    = " FORCE INDEX (by_due)"
-	mysqlByExpiry = " FORCE INDEX (by_expiry)"
-	mysqlByKey    = " FORCE INDEX (by_key)"
-	mysqlBySeq    = " FORCE INDEX (PRIMARY)"
+	mysqlByID      = " FORCE INDEX (by_id)"
+	mysqlByDue     = " FORCE INDEX (by_due)"
+	mysqlByExpiry  = " FORCE INDEX (by_expiry)"
+	mysqlByHeld    = " FORCE INDEX (by_held)"
+	mysqlByKey     = " FORCE INDEX (by_key)"
+	mysqlByMessage = " FORCE INDEX (by_message)"
+	mysqlBySeq     = " FORCE INDEX (PRIMARY)"
 )
 
 // union joins selects, each of which has its own order and limit.

@@ -15,9 +15,9 @@ import (
 
 func (d *mysql) check() []query {
 	return []query{
-		textOf("SELECT " + d.columns(storage.Outbox) + ", updated_at, size, free_owner, open_key FROM " +
+		textOf("SELECT " + d.columns(storage.Outbox) + ", updated_at, size, free_owner, open_key, held FROM " +
 			d.published + " WHERE seq < 0"),
-		textOf("SELECT " + d.columns(storage.Inbox) + ", updated_at, size, free_owner, open_key FROM " +
+		textOf("SELECT " + d.columns(storage.Inbox) + ", updated_at, size, free_owner, open_key, held FROM " +
 			d.received + " WHERE seq < 0"),
 		textOf("SELECT " + instanceColumns + " FROM " + d.instances + " WHERE number < 0"),
 		textOf("SELECT " + lockColumns + " FROM " + d.locks + " WHERE name = ''"),
@@ -50,7 +50,22 @@ func (d *mysql) migrating(ctx context.Context, s *Store, f func(ctx context.Cont
 			err = errors.Join(err, fmt.Errorf("release the lock: %w", e))
 		}
 	}()
-	return f(ctx, c)
+	return f(ctx, &remade{c})
+}
+
+// remade is a connection on which a step is made again that was cut short: what
+// it has added or dropped already is not an error. There is no IF NOT EXISTS for
+// columns in MySQL.
+type remade struct{ *sql.Conn }
+
+// ExecContext is as that of *sql.Conn.
+func (r *remade) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	res, err := r.Conn.ExecContext(ctx, query, args...)
+	switch number, _, _ := mysqlError(err); number {
+	case mysqlColumnThere, mysqlKeyThere, mysqlNotThere:
+		return res, nil
+	}
+	return res, err
 }
 
 // dedicated is a connection of the pool that writes, where it shows.

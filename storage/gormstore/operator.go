@@ -105,16 +105,33 @@ func (s *Store) view(ctx context.Context, f storage.Filter, p storage.Page) (v v
 	case held:
 		v.src = inHeld
 	case unfinished:
-		var n []int
-		n, err = readAll[int](ctx, s.reader, s.operating(f.Box).dueCount(f.Version))
-		if v.src = inDue; err == nil && n[0] > dueMost {
-			v.src = inAll
-		}
+		v.src, v.versions, err = s.unfinished(ctx, f)
 	}
 	if err == nil && (v.src == inAll || v.src == inHeld) {
 		err = s.bound(ctx, &v)
 	}
 	return v, false, err
+}
+
+// unfinished looks whether there are few of such rows, and in what versions.
+func (s *Store) unfinished(ctx context.Context, f storage.Filter) (source, []string, error) {
+	versions, err := s.within(ctx, f.Box, f.Version)
+	if err != nil {
+		return inDue, nil, err
+	}
+	n, err := readAll[int](ctx, s.reader, s.operating(f.Box).dueCount(versions))
+	if err == nil && n[0] > dueMost {
+		return inAll, nil, nil
+	}
+	return inDue, versions, err
+}
+
+// within returns the versions in which an index is walked, given one or none.
+func (s *Store) within(ctx context.Context, b storage.Box, version string) ([]string, error) {
+	if version != "" {
+		return []string{version}, nil
+	}
+	return s.d.apart(ctx, s.reader, b)
 }
 
 // kinds tells whether all of the states are of rows that are not final, and
@@ -284,8 +301,8 @@ func (s *Store) Change(ctx context.Context, a storage.Action, f storage.Filter) 
 		return batches(given, rowsPer, func(part []storage.ID) error {
 			f.IDs = part
 			o := s.operating(f.Box)
-			verb, where := o.changing(a, f)
-			return o.change(ctx, tx, verb, where, done)
+			set, where := o.changing(a, f)
+			return o.change(ctx, tx, set, part, where, done)
 		})
 	})
 	if err != nil {

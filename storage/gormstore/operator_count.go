@@ -25,6 +25,10 @@ func (s *Store) Count(ctx context.Context, q storage.CountQuery) (storage.Counts
 	}
 	var c counter
 	err := s.untilFree(ctx, func() error {
+		versions, err := s.within(ctx, q.Box, q.Version)
+		if err != nil {
+			return err
+		}
 		c = counter{version: q.Version, states: map[storage.State]*storage.StateCount{}, lines: map[storage.LineCount]int{}}
 		for ix, states := range map[opIndex][]storage.State{
 			byDue:     {storage.StateScheduled},
@@ -32,7 +36,7 @@ func (s *Store) Count(ctx context.Context, q storage.CountQuery) (storage.Counts
 			byFailed:  {storage.StateRetrying, storage.StateFailed},
 			byExpiry:  {storage.StateSucceeded},
 		} {
-			if err := c.along(ctx, s, q, ix, states); err != nil {
+			if err := c.along(ctx, s, q, ix, versions, states); err != nil {
 				return err
 			}
 		}
@@ -45,12 +49,14 @@ func (s *Store) Count(ctx context.Context, q storage.CountQuery) (storage.Counts
 }
 
 // along takes the rows of the given states from what an index has.
-func (c *counter) along(ctx context.Context, s *Store, q storage.CountQuery, ix opIndex, states []storage.State) error {
+func (c *counter) along(
+	ctx context.Context, s *Store, q storage.CountQuery, ix opIndex, versions []string, states []storage.State,
+) error {
 	for _, st := range states {
 		c.states[st] = &storage.StateCount{State: st}
 	}
 	looked := 0
-	err := s.operating(q.Box).count(ix, q.Version, q.Most+1).each(ctx, s.reader, func(rows *sql.Rows) error {
+	err := s.operating(q.Box).count(ix, versions, q.Most+1).each(ctx, s.reader, func(rows *sql.Rows) error {
 		var version string
 		var l storage.LineCount
 		var rec storage.Record

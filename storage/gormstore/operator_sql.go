@@ -29,16 +29,22 @@ type opWords interface {
 	// id is the column as bytes, and text a column of names as reader.scan wants it.
 	id() string
 	text(column string) string
-	length(column string) string
-	// among and begins are conditions.
+	// size is how many bytes headers and body have.
+	size() string
+	// among, begins and behind are conditions; values in several columns are behind
+	// others if they come later in an index.
 	among(ids []storage.ID) string
 	begins(column, prefix string) string
-	// along walks an index: the table, the condition that the index is made for,
-	// of a version if it has them apart, and its order.
-	along(ix opIndex, version string) (from, where, order string)
+	behind(columns []string, values ...string) string
+	// from is rows as they are read along an index; along is the condition that the
+	// index is made for, of the versions if it has them apart (none: all, see
+	// dialectOperator.apart), and its order.
+	from(ix opIndex) string
+	along(ix opIndex, versions []string) (where, order string)
 	query(text string) query
-	// change runs a statement that changes rows, and notes their ids.
-	change(ctx context.Context, tx conn, verb, where string, done idSet) error
+	// change sets values in rows, or deletes them if none are set, and notes the
+	// ids of those that it has changed. The condition names the given ids, too.
+	change(ctx context.Context, tx conn, set string, ids []storage.ID, where string, done idSet) error
 }
 
 // opIndex is an index that is walked.
@@ -50,6 +56,8 @@ const (
 	byFailed
 	byDue
 	byExpiry // of rows that have nothing more to do
+	byID
+	byMessage
 )
 
 // source says in which rows those of a listing are looked for.
@@ -67,6 +75,7 @@ const (
 type view struct {
 	f         storage.Filter
 	src       source
+	versions  []string      // of inDue
 	keys      []messageLane // of inMessages
 	low, high int64         // between these, both excluded
 	oldest    bool
@@ -103,11 +112,11 @@ func (o opSQL) listing(v view) query {
 
 // looked is a SELECT of k and hit, of at least as many rows as v.window.
 func (o opSQL) looked(v view, dir string) string {
-	columns := func() string { return `SELECT seq AS k, (` + o.matching(v.f) + `) AS hit FROM ` }
+	columns := func(ix opIndex) string { return `SELECT seq AS k, (` + o.matching(v.f) + `) AS hit FROM ` + o.from(ix) }
 	walk := func(ix opIndex) string {
-		head := columns()
-		from, where, _ := o.along(ix, v.f.Version)
-		return `SELECT * FROM (` + head + from + ` WHERE ` + where + ` AND seq > ` + o.add(v.low, "bigint") + ` AND seq < ` +
+		head := columns(ix)
+		where, _ := o.along(ix, nil)
+		return `SELECT * FROM (` + head + ` WHERE ` + where + ` AND seq > ` + o.add(v.low, "bigint") + ` AND seq < ` +
 			o.add(v.high, "bigint") + ` ORDER BY seq` + dir + ` LIMIT ` + o.add(v.window, "bigint") + `) AS w`
 	}
 	switch v.src {
@@ -118,13 +127,13 @@ func (o opSQL) looked(v view, dir string) string {
 		}
 		return strings.Join(parts, ` UNION ALL `)
 	case inDue:
-		head := columns()
-		from, where, order := o.along(byDue, v.f.Version)
-		return head + from + ` WHERE ` + where + ` ORDER BY ` + order + ` LIMIT ` + o.add(dueMost, "bigint")
+		head := columns(byDue)
+		where, order := o.along(byDue, v.versions)
+		return head + ` WHERE ` + where + ` ORDER BY ` + order + ` LIMIT ` + o.add(dueMost, "bigint")
 	case inIDs:
-		return columns() + o.rows() + ` WHERE ` + o.among(v.f.IDs)
+		return columns(byID) + ` WHERE ` + o.among(v.f.IDs)
 	case inMessages:
-		return columns() + o.rows() + ` WHERE ` + o.messages(v)
+		return columns(byMessage) + ` WHERE ` + o.messages(v)
 	}
 	return walk(bySeq)
 }
@@ -215,7 +224,7 @@ func (o opSQL) columns() string {
 	return `r.seq, ` + o.id() + `, ` + o.text(`r.version`) + `, ` + o.text(`r.name`) + `, ` + names +
 		`, r.owner, r.status, r.retries, r.takeovers, ` + o.text(`r.last_error`) + `, ` +
 		o.micros(`r.due_at`) + `, ` + o.until(`r.due_at`) + `, ` + o.micros(`r.added_at`) + `, ` + o.until(`r.added_at`) +
-		`, ` + o.micros(`r.expires_at`) + `, ` + o.length(`r.headers`) + ` + ` + o.length(`r.body`) +
+		`, ` + o.micros(`r.expires_at`) + `, ` + o.size() +
 		`, EXISTS (SELECT 1 FROM ` + o.heartbeats() + ` WHERE number = r.owner AND ended_at IS NULL AND ` +
 		o.until(`beat_at`) + ` + lease > 0)`
 }
@@ -226,22 +235,22 @@ func (o opSQL) contents(keys []int64) query {
 	for i, k := range keys {
 		list[i] = strconv.FormatInt(k, 10)
 	}
-	return o.query(`SELECT seq, headers, body FROM ` + o.rows() + ` WHERE seq IN (` + strings.Join(list, `,`) + `)`)
+	return o.query(`SELECT seq, headers, body FROM ` + o.from(bySeq) + ` WHERE seq IN (` + strings.Join(list, `,`) + `)`)
 }
 
 // dueCount answers with the number of due rows, at most one more than inDue takes.
-func (o opSQL) dueCount(version string) query {
-	from, where, order := o.along(byDue, version)
-	return o.query(`SELECT count(*) FROM (SELECT seq FROM ` + from + ` WHERE ` + where + ` ORDER BY ` + order + ` LIMIT ` +
+func (o opSQL) dueCount(versions []string) query {
+	where, order := o.along(byDue, versions)
+	return o.query(`SELECT count(*) FROM (SELECT seq FROM ` + o.from(byDue) + ` WHERE ` + where + ` ORDER BY ` + order + ` LIMIT ` +
 		o.add(dueMost+1, "bigint") + `) AS d`)
 }
 
 // nextLane answers with the place of the inbox's unique index behind one.
 func (o opSQL) nextLane(l messageLane) query {
-	const key = `version, group_name, subscriber, name`
+	key := []string{`version`, `group_name`, `subscriber`, `name`}
 	return o.query(`SELECT ` + o.text(`version`) + `, ` + o.text(`group_name`) + `, ` + o.text(`subscriber`) + `, ` + o.text(`name`) +
-		` FROM ` + o.rows() + ` WHERE (` + key + `) > (` + o.add(l.version, "text") + `, ` + o.add(l.group, "text") + `, ` +
-		o.add(l.subscriber, "text") + `, ` + o.add(l.topic, "text") + `) ORDER BY ` + key + ` LIMIT 1`)
+		` FROM ` + o.from(byMessage) + ` WHERE ` + o.behind(key, l.version, l.group, l.subscriber, l.topic) +
+		` ORDER BY ` + strings.Join(key, `, `) + ` LIMIT 1`)
 }
 
 // places answers with the least and the greatest seq. One SELECT for both would
@@ -252,31 +261,30 @@ func (o opSQL) places() query {
 
 // addedAt answers with the first seq from the given one on, and when it was added.
 func (o opSQL) addedAt(seq int64) query {
-	return o.query(`SELECT seq, ` + o.micros(`added_at`) + ` FROM ` + o.rows() + ` WHERE seq >= ` + o.add(seq, "bigint") +
+	return o.query(`SELECT seq, ` + o.micros(`added_at`) + ` FROM ` + o.from(bySeq) + ` WHERE seq >= ` + o.add(seq, "bigint") +
 		` ORDER BY seq LIMIT 1`)
 }
 
 // count looks at so many rows along an index, and answers with version, group,
 // topic, status, whether final, and a number of rows.
-func (o opSQL) count(ix opIndex, version string, most int) query {
+func (o opSQL) count(ix opIndex, versions []string, most int) query {
 	group := `''`
 	if o.b == storage.Inbox {
 		group = `group_name`
 	}
-	from, where, order := o.along(ix, version)
+	where, order := o.along(ix, versions)
 	return o.query(`SELECT ` + o.text(`v`) + `, ` + o.text(`g`) + `, ` + o.text(`n`) + `, st, fin, count(*) FROM (SELECT version AS v, ` +
-		group + ` AS g, name AS n, status AS st, expires_at IS NOT NULL AS fin FROM ` + from + ` WHERE ` + where + ` ORDER BY ` + order +
+		group + ` AS g, name AS n, status AS st, expires_at IS NOT NULL AS fin FROM ` + o.from(ix) + ` WHERE ` + where + ` ORDER BY ` + order +
 		` LIMIT ` + o.add(most, "bigint") + `) AS c GROUP BY v, g, n, st, fin`)
 }
 
-// changing is the verb and the condition by which an action changes rows.
-func (o opSQL) changing(a storage.Action, f storage.Filter) (verb, where string) {
-	verb = `DELETE FROM ` + o.rows()
+// changing is what an action sets, and the condition by which it changes rows.
+func (o opSQL) changing(a storage.Action, f storage.Filter) (set, where string) {
 	if a == storage.Requeue {
-		verb = `UPDATE ` + o.rows() + ` SET status = 0, retries = 0, takeovers = 0, owner = NULL, expires_at = NULL, due_at = ` +
+		set = `status = 0, retries = 0, takeovers = 0, owner = NULL, expires_at = NULL, due_at = ` +
 			o.now() + `, updated_at = ` + o.now()
 	}
-	where = ` WHERE ` + o.among(f.IDs) + ` AND ` + o.matching(f) + ` AND `
+	where = o.among(f.IDs) + ` AND ` + o.matching(f) + ` AND `
 	switch a {
 	case storage.Requeue:
 		where += `CASE WHEN expires_at IS NOT NULL THEN due_at IS NULL WHEN status = 1 THEN ` + o.until(`due_at`) + ` > 0 ELSE ` +
@@ -286,5 +294,22 @@ func (o opSQL) changing(a storage.Action, f storage.Filter) (verb, where string)
 	default:
 		where += `expires_at IS NOT NULL AND due_at IS NULL`
 	}
-	return verb, where
+	return set, where
+}
+
+// rowBehind is opWords.behind for databases that compare rows along an index.
+func rowBehind(w opWords, columns []string, values []string) string {
+	list := make([]string, len(values))
+	for i, v := range values {
+		list[i] = w.add(v, "text")
+	}
+	return `(` + strings.Join(columns, `, `) + `) > (` + strings.Join(list, `, `) + `)`
+}
+
+// changeOf is the statement of opWords.change.
+func changeOf(table, set, where string) string {
+	if set == "" {
+		return `DELETE FROM ` + table + ` WHERE ` + where
+	}
+	return `UPDATE ` + table + ` SET ` + set + ` WHERE ` + where
 }

@@ -15,6 +15,8 @@ type postgresWords struct {
 
 func (d *postgres) operating(b storage.Box) opWords { return &postgresWords{d: d, b: b} }
 
+func (d *postgres) apart(context.Context, querier, storage.Box) ([]string, error) { return nil, nil }
+
 func (w *postgresWords) add(v any, typ string) string {
 	if m, ok := v.(messageBytes); ok {
 		v = []byte(m)
@@ -28,10 +30,10 @@ func (w *postgresWords) micros(moment string) string { return pgMicros(moment) }
 func (w *postgresWords) until(moment string) string {
 	return pgMicros(`(` + moment + ` - ` + pgClock + `)`)
 }
-func (w *postgresWords) id() string                  { return `uuid_send(r.id)` }
-func (w *postgresWords) text(column string) string   { return column }
-func (w *postgresWords) length(column string) string { return `octet_length(` + column + `)` }
-func (w *postgresWords) query(text string) query     { return w.d.own(text, w.pgArgs) }
+func (w *postgresWords) id() string                { return `uuid_send(r.id)` }
+func (w *postgresWords) text(column string) string { return column }
+func (w *postgresWords) size() string              { return `octet_length(r.headers) + octet_length(r.body)` }
+func (w *postgresWords) query(text string) query   { return w.d.own(text, w.pgArgs) }
 
 // now is one moment for all rows of a statement, so that they keep their order.
 func (w *postgresWords) now() string { return pgNow }
@@ -48,11 +50,16 @@ func (w *postgresWords) begins(column, prefix string) string {
 	return `starts_with(` + column + `, ` + w.add(prefix, "text") + `)`
 }
 
-func (w *postgresWords) along(ix opIndex, version string) (from, where, order string) {
-	where, order = alongIndex(w, w.b, ix, version)
-	return w.rows(), where, order
+func (w *postgresWords) behind(columns []string, values ...string) string {
+	return rowBehind(w, columns, values)
 }
 
-func (w *postgresWords) change(ctx context.Context, tx conn, verb, where string, done idSet) error {
-	return w.query(verb+where+` RETURNING uuid_send(id)`).ids(ctx, tx, done)
+func (w *postgresWords) from(opIndex) string { return w.rows() }
+
+func (w *postgresWords) along(ix opIndex, versions []string) (where, order string) {
+	return alongIndex(w, w.b, ix, versions)
+}
+
+func (w *postgresWords) change(ctx context.Context, tx conn, set string, _ []storage.ID, where string, done idSet) error {
+	return w.query(changeOf(w.rows(), set, where)+` RETURNING uuid_send(id)`).ids(ctx, tx, done)
 }

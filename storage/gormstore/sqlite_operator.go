@@ -16,6 +16,8 @@ type sqliteWords struct {
 
 func (d *sqlite) operating(b storage.Box) opWords { return &sqliteWords{d: d, b: b} }
 
+func (d *sqlite) apart(context.Context, querier, storage.Box) ([]string, error) { return nil, nil }
+
 func (w *sqliteWords) add(v any, _ string) string {
 	if m, ok := v.(messageBytes); ok {
 		v = string(m)
@@ -32,7 +34,7 @@ func (w *sqliteWords) micros(moment string) string { return moment }
 func (w *sqliteWords) until(moment string) string  { return `(` + moment + ` - ` + sqliteNow + `)` }
 func (w *sqliteWords) id() string                  { return `r.id` }
 func (w *sqliteWords) text(column string) string   { return `CAST(` + column + ` AS BLOB)` }
-func (w *sqliteWords) length(column string) string { return `length(` + column + `)` }
+func (w *sqliteWords) size() string                { return `length(r.headers) + length(r.body)` }
 func (w *sqliteWords) query(text string) query     { return query{text, w.args} }
 
 func (w *sqliteWords) among(ids []storage.ID) string {
@@ -51,19 +53,24 @@ func (w *sqliteWords) begins(column, prefix string) string {
 	return `substr(CAST(` + column + ` AS BLOB), 1, ` + w.add(len(prefix), "bigint") + `) = ` + w.add([]byte(prefix), "bytea")
 }
 
-func (w *sqliteWords) along(ix opIndex, version string) (from, where, order string) {
-	where, order = alongIndex(w, w.b, ix, version)
-	return w.rows(), where, order
+func (w *sqliteWords) behind(columns []string, values ...string) string {
+	return rowBehind(w, columns, values)
 }
 
-func (w *sqliteWords) change(ctx context.Context, tx conn, verb, where string, done idSet) error {
-	return w.query(verb+where+` RETURNING id`).ids(ctx, tx, done)
+func (w *sqliteWords) from(opIndex) string { return w.rows() }
+
+func (w *sqliteWords) along(ix opIndex, versions []string) (where, order string) {
+	return alongIndex(w, w.b, ix, versions)
+}
+
+func (w *sqliteWords) change(ctx context.Context, tx conn, set string, _ []storage.ID, where string, done idSet) error {
+	return w.query(changeOf(w.rows(), set, where)+` RETURNING id`).ids(ctx, tx, done)
 }
 
 // alongIndex is opWords.along for databases with partial indexes.
-func alongIndex(w opWords, b storage.Box, ix opIndex, version string) (where, order string) {
-	if version != "" && (ix == byDue || ix == byExpiry) {
-		where = `version = ` + w.add(version, "text") + ` AND `
+func alongIndex(w opWords, b storage.Box, ix opIndex, versions []string) (where, order string) {
+	if len(versions) > 0 && (ix == byDue || ix == byExpiry) {
+		where = `version = ` + w.add(versions[0], "text") + ` AND `
 	}
 	switch ix {
 	case byDelayed:
