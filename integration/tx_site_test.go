@@ -3,9 +3,6 @@ package integration
 import (
 	"context"
 	"database/sql"
-	"fmt"
-	"math/rand/v2"
-	"net/url"
 	"os"
 	"sync/atomic"
 	"testing"
@@ -39,7 +36,7 @@ type database struct {
 }
 
 func databases() []database {
-	return []database{{"sqlite", onSQLite}, {"postgres", onPostgres}, {"mariadb", onMariaDB}}
+	return []database{{"sqlite", onSQLite}, {"postgres", siteOnPostgres}, {"mariadb", onMariaDB}}
 }
 
 // site is a database of a test's own, with what differs between databases.
@@ -94,34 +91,9 @@ func onSQLite(tb testing.TB) *site {
 	return s
 }
 
-// postgresDSN makes a database that is dropped after the test.
-func postgresDSN(tb testing.TB) string {
+func siteOnPostgres(tb testing.TB) *site {
 	tb.Helper()
-	server := os.Getenv("GOCAP_POSTGRES_DSN")
-	if server == "" {
-		server = "postgres://postgres@127.0.0.1:5432/postgres?sslmode=disable"
-	}
-	name := fmt.Sprintf("gocap_tx_%x", rand.Uint64()) //nolint:gosec // it need not be secret
-	admin := func(q string) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(tb.Context()), patience)
-		defer cancel()
-		conn, err := pgx.Connect(ctx, server)
-		must(tb, err)
-		defer conn.Close(ctx) //nolint:errcheck // it is not used any more
-		_, err = conn.Exec(ctx, q)
-		must(tb, err)
-	}
-	admin("CREATE DATABASE " + name)
-	tb.Cleanup(func() { admin("DROP DATABASE " + name + " WITH (FORCE)") })
-	u, err := url.Parse(server)
-	must(tb, err)
-	u.Path = "/" + name
-	return u.String()
-}
-
-func onPostgres(tb testing.TB) *site {
-	tb.Helper()
-	dsn := postgresDSN(tb)
+	dsn := postgresDatabase(tb)
 	store, err := storepg.Open(dsn, storepg.Config{
 		MaxOpenConns: 8, GORM: &gorm.Config{Logger: logger.Discard}, Binders: []storage.TxBinder{pgxtx.Bind},
 	})
