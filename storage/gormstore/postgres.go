@@ -73,11 +73,11 @@ func (d *postgres) own(text string, a pgArgs) query {
 	return query{text, a.args}
 }
 
-// settles is as own, of a statement that must not be run outside of a
-// transaction.
-func (d *postgres) settles(text string, a pgArgs) query {
+// settles is as own, of a statement that settles; in a handler's transaction it
+// must not be run outside of it.
+func (d *postgres) settles(s settling, text string, a pgArgs) query {
 	q := d.own(text, a)
-	if d.inTx != nil {
+	if s.inTx && d.inTx != nil {
 		q.args = append([]any{d.inTx}, q.args...)
 	}
 	return q

@@ -129,14 +129,14 @@ func (d *postgres) claim(ctx context.Context, tx conn, r *reader, b storage.Box,
 
 func (d *postgres) succeed(ctx context.Context, tx conn, s settling, ids []storage.ID, keep int64) error {
 	var a pgArgs
-	return d.settles(`UPDATE `+d.table(s.box)+` SET status = 2, takeovers = 0, due_at = NULL, owner = NULL, updated_at = `+pgClock+
+	return d.settles(s, `UPDATE `+d.table(s.box)+` SET status = 2, takeovers = 0, due_at = NULL, owner = NULL, updated_at = `+pgClock+
 		`, expires_at = `+pgClock+` + `+pgSpan(a.add(keep, "bigint"))+` WHERE id = ANY(`+a.add(pgIDs(ids), "uuid[]")+
 		`) AND owner = `+a.add(s.number, "bigint")+` AND expires_at IS NULL RETURNING uuid_send(id)`, a).ids(ctx, tx, s.done)
 }
 
 func (d *postgres) remove(ctx context.Context, tx conn, s settling, ids []storage.ID) error {
 	var a pgArgs
-	return d.settles(`DELETE FROM `+d.table(s.box)+` WHERE id = ANY(`+a.add(pgIDs(ids), "uuid[]")+
+	return d.settles(s, `DELETE FROM `+d.table(s.box)+` WHERE id = ANY(`+a.add(pgIDs(ids), "uuid[]")+
 		`) AND owner = `+a.add(s.number, "bigint")+` AND expires_at IS NULL RETURNING uuid_send(id)`, a).ids(ctx, tx, s.done)
 }
 
@@ -163,7 +163,7 @@ func (d *postgres) settle(ctx context.Context, tx conn, s settling, outcomes []o
 	}
 	var a pgArgs
 	wait := pgClock + ` + ` + pgSpan("o.wait")
-	return d.settles(`UPDATE `+d.table(s.box)+` AS r SET updated_at = `+pgClock+
+	return d.settles(s, `UPDATE `+d.table(s.box)+` AS r SET updated_at = `+pgClock+
 		`, status = CASE WHEN o.kind IN (2, 4) THEN 3 ELSE status END`+
 		`, retries = CASE WHEN o.attempt > 0 THEN o.attempt ELSE retries END`+
 		`, takeovers = CASE WHEN o.kind <> 6 THEN 0 WHEN o.claimed AND takeovers > 1 THEN takeovers - 1 ELSE takeovers END`+
