@@ -51,7 +51,7 @@ func (g *group) deliver(ctx, work context.Context, batch []transport.Delivery) {
 
 // accept inserts the records; a nil tenure: ctx has ended before it could.
 func (g *group) accept(ctx, work context.Context, recs []*storage.Record) (*rows.Tenure, []*storage.Record) {
-	wait := backoff.Backoff{Min: 50 * time.Millisecond, Max: 2 * time.Second}
+	wait := backoff.Backoff{Min: 50 * time.Millisecond, Max: 500 * time.Millisecond}
 	for {
 		t, err := g.c.cfg.Keeper.Wait(ctx)
 		if err != nil {
