@@ -42,22 +42,6 @@ type Waker struct {
 	closed bool
 }
 
-// Written is what one Publish wrote into a transaction.
-type Written struct {
-	Owner int64        // the number under which it was written
-	IDs   []storage.ID // of rows without a key
-	Keys  []string     // of the others
-}
-
-// lookup is rows, written under one number, that are committed or may be.
-type lookup struct {
-	owner      int64
-	ids        []storage.ID
-	keys       []string
-	next, ends time.Time
-	wait, most time.Duration
-}
-
 // NewWaker returns a Waker; its Run does the work.
 func NewWaker(keeper *rows.Keeper, d *Dispatcher, retry *NeedRetry, log *quiet.Logger) *Waker {
 	return &Waker{
