@@ -32,12 +32,12 @@ func sizeOf(tb testing.TB, s size) size {
 
 func TestNoInversionOnSQLite(t *testing.T) {
 	t.Parallel()
-	run(t, filepath.Join(t.TempDir(), "order.db"), sizeOf(t, size{messages: 500, keys: 50, instances: 3, batch: 25, every: 2500}))
+	run(t, filepath.Join(t.TempDir(), "order.db"), sizeOf(t, size{messages: 500, keys: 50, instances: 3, batch: 25, every: 3500}))
 }
 
 func TestNoInversionOnPostgres(t *testing.T) {
 	t.Parallel()
-	run(t, newDatabase(t), sizeOf(t, size{messages: 10_000, keys: 100, instances: 3, batch: 50, every: 2500}))
+	run(t, newDatabase(t), sizeOf(t, size{messages: 10_000, keys: 100, instances: 3, batch: 50, every: 3500}))
 }
 
 // run publishes, disturbs, waits until everything is handled, and checks.
