@@ -111,9 +111,6 @@ func NewDispatcher(cfg DispatcherConfig, keeper *rows.Keeper, poll time.Duration
 	return d, d.retry
 }
 
-// Order feeds it with rows that have a key; its Run does the work.
-func (d *Dispatcher) Order() *Order { return d.order }
-
 // Hand is what this dispatcher has in hand.
 func (d *Dispatcher) Hand() *rows.Hand { return &d.desk.Hand }
 
@@ -154,22 +151,6 @@ func (d *Dispatcher) free() int {
 	}
 	return d.cfg.SendWindow - (d.desk.Hand.Len() - int(d.keyed.Load()))
 }
-
-// KeyRoom implements KeyTaker. Rows with a key have a window of their own: they
-// and the others do not hold up each other.
-func (d *Dispatcher) KeyRoom() []KeyLane {
-	if d.breaker.isOpen() || d.desk.Draining() {
-		return nil
-	}
-	free := d.cfg.SendWindow - int(d.keyed.Load())
-	if d.bytes.Load() > rows.MaxHandBytes {
-		free = 0
-	}
-	return []KeyLane{{Limit: free}}
-}
-
-// KeysFreed implements KeyTaker.
-func (d *Dispatcher) KeysFreed() <-chan struct{} { return d.keyFree }
 
 // reserve is the part of the window that a backlog cannot fill: it is for rows
 // that were just committed, of topics that have few in hand, so that a topic

@@ -49,7 +49,8 @@ func checkSingle(e *env) {
 	first := e.startOrdered("g", 1, "single.a")
 	first.sync()
 	second := e.startOrdered("g", 1, "single.a")
-	const n = 20
+	second.sync() // its topics are known, whoever got the probe
+	const n = 50
 	res := e.send(e.messages("single.a", n)...)
 	for i := range n { // with a window of one, another would get what this one waits for
 		d := first.next()
