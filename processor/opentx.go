@@ -7,22 +7,6 @@ import (
 	"github.com/capbus/gocap/storage"
 )
 
-// Written is what one Publish wrote into a transaction.
-type Written struct {
-	Owner int64        // the number under which it was written
-	IDs   []storage.ID // of rows without a key
-	Keys  []string     // of the others
-}
-
-// lookup is rows, written under one number, that are committed or may be.
-type lookup struct {
-	owner      int64
-	ids        []storage.ID
-	keys       []string
-	next, ends time.Time
-	wait, most time.Duration
-}
-
 // openTx is a transaction that has not ended, as far as we know.
 type openTx struct {
 	prober storage.EndProber

@@ -55,8 +55,9 @@ func (u *union) query() query { return query{u.text(), u.args} }
 
 // due: all parts of the statement see the same moment. The lanes are united as
 // places of rows, before the rows themselves are read: a union of bodies is made
-// through a table on the disk, even when there are none.
-func (d *mysql) due(b storage.Box, version string, owner int64, lanes []storage.Lane, _ int) query {
+// through a table on the disk, even when there are none. For the same reason it
+// is the places that know how many bytes are ahead of them.
+func (d *mysql) due(b storage.Box, version string, owner int64, lanes []storage.Lane, most int) query {
 	var u union
 	for _, l := range lanes {
 		where, args := d.lane(b, version, owner, l.Group, l.Subscriber)
@@ -76,8 +77,15 @@ func (d *mysql) due(b storage.Box, version string, owner int64, lanes []storage.
 	} else {
 		columns += ", '', '', ''"
 	}
-	return query{"SELECT " + columns + " FROM (" + u.text() + ") AS k LEFT JOIN " + d.table(b) + " AS r ON r.seq = k.place" +
-		" ORDER BY k.kind DESC, k.lane, k.due, k.place", u.args}
+	places, within := u.text(), ""
+	if most > 0 {
+		places = "SELECT u.*, SUM(IFNULL(s.size, 0)) OVER (ORDER BY u.kind DESC, u.lane, u.due, u.place ROWS UNBOUNDED PRECEDING)" +
+			" - IFNULL(s.size, 0) AS ahead FROM (" + places + ") AS u LEFT JOIN " + d.table(b) + " AS s ON s.seq = u.place"
+		within = " WHERE k.ahead <= ?"
+		u.args = append(u.args, most)
+	}
+	return query{"SELECT " + columns + " FROM (" + places + ") AS k LEFT JOIN " + d.table(b) + " AS r ON r.seq = k.place" +
+		within + " ORDER BY k.kind DESC, k.lane, k.due, k.place", u.args}
 }
 
 // lane is the condition for an owner's rows of a lane; owner 0 is nobody.

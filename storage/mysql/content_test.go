@@ -2,7 +2,6 @@ package mysql_test
 
 import (
 	"bytes"
-	"context"
 	"database/sql"
 	"strconv"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"gorm.io/gorm"
 	"gorm.io/gorm/logger"
 
+	"github.com/capbus/gocap/internal/testenv"
 	"github.com/capbus/gocap/storage"
 	"github.com/capbus/gocap/storage/gormstore"
 )
@@ -76,33 +76,28 @@ func TestNamesThatDoNotFit(t *testing.T) {
 // are opened from now on.
 func packet(t *testing.T, db *sql.DB, size int) {
 	t.Helper()
-	_, err := db.ExecContext(context.WithoutCancel(t.Context()), "SET GLOBAL max_allowed_packet = "+strconv.Itoa(size))
+	_, err := db.ExecContext(t.Context(), "SET GLOBAL max_allowed_packet = "+strconv.Itoa(size))
 	must(t, err)
 }
 
-// TestLargeBodies is not parallel: it changes a setting of the server for the
-// time that it runs.
-//
-//nolint:paralleltest // see above
+// TestLargeBodies has a server of its own, whose settings it changes.
 func TestLargeBodies(t *testing.T) {
-	db := admin(t)
-	var before int
-	must(t, db.QueryRowContext(t.Context(), "SELECT @@GLOBAL.max_allowed_packet").Scan(&before))
-	t.Cleanup(func() { packet(t, db, before) })
-
+	t.Parallel()
+	own := testenv.StartMariaDB(t).DSN
+	db := adminOf(t, own)
 	packet(t, db, 64<<20)
 	for _, params := range []string{"interpolateParams=true", "interpolateParams=false"} {
-		s := open(t, dsn(t, newDatabase(t, ""), params))
+		s := open(t, dsnOf(t, own, databaseOf(t, db, ""), params))
 		must(t, s.Migrate(t.Context()))
 		for _, size := range []int{0, 1 << 20, 20 << 20} {
 			storesBody(t, s, bytes.Repeat([]byte{'\''}, size)) // each byte takes two in the text
 		}
 	}
 	packet(t, db, 4<<20)
-	database := newDatabase(t, "")
+	database := databaseOf(t, db, "")
+	must(t, open(t, dsnOf(t, own, database)).Migrate(t.Context()))
 	for _, params := range []string{"maxAllowedPacket=0", "maxAllowedPacket=67108864", "interpolateParams=false"} {
-		s := open(t, dsn(t, database, params))
-		refusesBody(t, s, database) // it has not been asked for anything yet
+		refusesBody(t, open(t, dsnOf(t, own, database, params))) // it has not been asked for anything yet
 	}
 }
 
@@ -127,9 +122,8 @@ func storesBody(t *testing.T, s *gormstore.Store, body []byte) {
 
 // refusesBody: a message that the server would not take is refused before it is
 // sent, and the transaction goes on.
-func refusesBody(t *testing.T, s *gormstore.Store, database string) {
+func refusesBody(t *testing.T, s *gormstore.Store) {
 	t.Helper()
-	must(t, open(t, dsn(t, database)).Migrate(t.Context()))
 	large, small := outgoing(0), outgoing(0)
 	large.Body = bytes.Repeat([]byte{0}, 2<<20)
 	must(t, s.DB().Transaction(func(tx *gorm.DB) error {

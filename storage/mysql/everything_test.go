@@ -95,7 +95,7 @@ func everything(t *testing.T, s *gormstore.Store) {
 	must(t, err)
 	must(t, gone.Leave(t.Context()))
 	must(t, lost.Leave(t.Context()))
-	two := storage.Query{Lanes: []storage.Lane{
+	two := storage.Query{MaxBytes: 1 << 20, Lanes: []storage.Lane{
 		{Group: "g", Subscriber: "s", Limit: 1, After: storage.Position{DueAt: time.Now().Add(-time.Hour), Seq: 1}},
 		{Group: "g", Subscriber: "t", Limit: 1},
 	}}

@@ -37,7 +37,13 @@ func server() string { return cmp.Or(os.Getenv("GOCAP_MYSQL_DSN"), "root@tcp(127
 // dsn is the DSN of a database of the server, with further parameters.
 func dsn(tb testing.TB, database string, params ...string) string {
 	tb.Helper()
-	c, err := driver.ParseDSN(server())
+	return dsnOf(tb, server(), database, params...)
+}
+
+// dsnOf is as dsn, on the given server.
+func dsnOf(tb testing.TB, server, database string, params ...string) string {
+	tb.Helper()
+	c, err := driver.ParseDSN(server)
 	must(tb, err)
 	c.DBName = database
 	text := c.FormatDSN()
@@ -55,7 +61,12 @@ func dsn(tb testing.TB, database string, params ...string) string {
 // admin is a pool that is in no database.
 func admin(tb testing.TB) *sql.DB {
 	tb.Helper()
-	db, err := sql.Open("mysql", server())
+	return adminOf(tb, server())
+}
+
+func adminOf(tb testing.TB, server string) *sql.DB {
+	tb.Helper()
+	db, err := sql.Open("mysql", server)
 	must(tb, err)
 	tb.Cleanup(func() { must(tb, db.Close()) })
 	return db
@@ -65,9 +76,13 @@ func admin(tb testing.TB) *sql.DB {
 // the end of the test.
 func newDatabase(tb testing.TB, suffix string) string {
 	tb.Helper()
+	return databaseOf(tb, admin(tb), suffix)
+}
+
+func databaseOf(tb testing.TB, db *sql.DB, suffix string) string {
+	tb.Helper()
 	id := ids.New()
 	name := "gocap_test_" + hex.EncodeToString(id[8:]) + suffix
-	db := admin(tb)
 	_, err := db.ExecContext(tb.Context(), "CREATE DATABASE `"+name+"` CHARACTER SET latin1")
 	must(tb, err)
 	tb.Cleanup(func() {
