@@ -109,13 +109,15 @@ func (t *Transport) Validate() error { return t.given.validate() }
 // Traits returns what the configuration makes possible.
 func (t *Transport) Traits() transport.Traits {
 	return transport.Traits{
-		Name:        "rabbitmq",
-		Destination: t.cfg.destination(),
-		Routing:     true,
-		Wildcards:   t.cfg.wildcards(),
-		BrokerRetry: true,
-		MaxTopic:    transport.MaxTopicBytes,
-		MaxMessage:  t.cfg.MaxMessageBytes,
+		Name:         "rabbitmq",
+		Destination:  t.cfg.destination(),
+		Ordered:      true,
+		SingleActive: t.cfg.Queue != AsIs, // who knows how that queue was made
+		Routing:      true,
+		Wildcards:    t.cfg.wildcards(),
+		BrokerRetry:  true,
+		MaxTopic:     transport.MaxTopicBytes,
+		MaxMessage:   t.cfg.MaxMessageBytes,
 	}
 }
 

@@ -69,7 +69,7 @@ func (c Config) declareGroup(ctx context.Context, co *conn, src transport.Source
 				return err
 			}
 		}
-		if err := c.queueOn(ch, queue, c.queueArguments(queue, src.Retry)); err != nil {
+		if err := c.queueOn(ch, queue, c.queueArguments(queue, src)); err != nil {
 			return err
 		}
 		return c.bindOn(ch, queue, src)
@@ -118,10 +118,14 @@ func errQueue(name string, err error) error {
 	return fmt.Errorf("queue %q: %w", name, err)
 }
 
-// queueArguments are those of the user, completed by kind and broker retry.
-func (c Config) queueArguments(queue string, retry *transport.BrokerRetry) amqp091.Table {
+// queueArguments are those of the user, completed by kind, order and broker
+// retry.
+func (c Config) queueArguments(queue string, src transport.Source) amqp091.Table {
 	args := c.kindArguments()
-	if retry != nil {
+	if src.Ordered {
+		args["x-single-active-consumer"] = true
+	}
+	if src.Retry != nil {
 		args["x-dead-letter-exchange"] = "" // to the queue that the key names
 		args["x-dead-letter-routing-key"] = retryQueue(queue)
 		c.atLeastOnce(args)
@@ -146,7 +150,7 @@ func (c Config) bindOn(ch *amqp091.Channel, queue string, src transport.Source) 
 		if _, ours := c.AMQP.TopologyBuilder.(*wmamqp.DefaultTopologyBuilder); !ours && c.Queue != AsIs {
 			params := wmamqp.BuildTopologyParams{Topic: topic, QueueName: queue, ExchangeName: exchange, RoutingKey: key}
 			whole := c.AMQP
-			whole.Queue.Arguments = c.queueArguments(queue, src.Retry)
+			whole.Queue.Arguments = c.queueArguments(queue, src)
 			if err := c.AMQP.TopologyBuilder.BuildTopology(ch, params, whole, c.watermillLogger()); err != nil {
 				return errQueue(queue, err)
 			}
