@@ -117,12 +117,14 @@ type Options struct {
 	// 1s.
 	PollInterval time.Duration
 
-	// ConsumerCount is the number of receivers of a group. Defaults to 1.
+	// ConsumerCount is the number of receivers of a group; one with an Ordered
+	// subscription has one. Defaults to 1.
 	ConsumerCount int
 	// Concurrency is the number of workers of a group. Defaults to the number of
 	// CPUs.
 	Concurrency int
-	// SendWindow is the most messages being sent at once. Defaults to 2000.
+	// SendWindow is the most messages being sent at once, and once more as many
+	// that have a key. Defaults to 2000.
 	SendWindow int
 	// BatchSize is the most rows in one statement, or messages in one send.
 	// Defaults to 500.

@@ -172,6 +172,8 @@ func (b *Bus) Wake() {
 	if e := b.engines.get(); e != nil {
 		e.sendRetry.Kick()
 		e.handleRetry.Kick()
+		e.dispatcher.Order().Kick()
+		e.handleOrder.Kick()
 	}
 }
 

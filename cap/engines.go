@@ -40,6 +40,7 @@ type engines struct {
 	consumer               *subscribe.Consumer
 	sendRetry, handleRetry *processor.NeedRetry
 	also                   []*alsoVersion
+	handleOrder            *processor.Order
 	waker                  *processor.Waker
 	versions               *versionWatch
 	collector              *processor.Collector
@@ -124,6 +125,11 @@ func (b *Bus) assemble(e *engines, subs []subscribe.Subscription) (err error) {
 		TakenOver: subscribe.TraceTakenOver(o.HandleTrace, b.log),
 	})
 	e.consumer.OnLater(e.handleRetry.Later)
+	e.handleOrder = processor.NewOrder(processor.OrderConfig{
+		Keeper: e.handling, Hand: e.consumer.Hand(), Taker: keyTaker{e.consumer}, Log: b.log,
+		PollInterval: o.PollInterval, BatchSize: o.BatchSize, MaxBytes: rows.MaxLookBytes,
+	})
+	e.consumer.OnKeys(e.handleOrder)
 	e.sender = &declaring{Transport: o.Transport, srcs: e.consumer.Sources()}
 	e.dispatcher, e.sendRetry = processor.NewDispatcher(processor.DispatcherConfig{
 		Transport: e.sender, Log: b.log, Policy: policy, Callback: b.callback(gocap.Publish),
@@ -180,7 +186,7 @@ func (e *engines) run(root context.Context) {
 		defer close(e.sends)
 		e.dispatcher.Run(take, work, last)
 	})
-	loops := []func(context.Context){e.sendRetry.Run, e.handleRetry.Run, e.waker.Run, e.collector.Run, e.versions.run}
+	loops := []func(context.Context){e.sendRetry.Run, e.handleRetry.Run, e.dispatcher.Order().Run, e.handleOrder.Run, e.waker.Run, e.collector.Run, e.versions.run}
 	for _, a := range e.also {
 		loops = append(loops, a.retry.Run)
 	}
@@ -272,16 +278,16 @@ func (b *Bus) owner() int64 {
 }
 
 // watch tells the engine of rows in a transaction that has not ended.
-func (b *Bus) watch(w storage.Writer, owner int64, ids []storage.ID) {
-	if e := b.engines.get(); e != nil && owner != 0 && len(ids) > 0 {
-		e.waker.Watch(w, owner, ids)
+func (b *Bus) watch(w storage.Writer, x processor.Written) {
+	if e := b.engines.get(); e != nil && x.Owner != 0 && len(x.IDs)+len(x.Keys) > 0 {
+		e.waker.Watch(w, x)
 	}
 }
 
 // committed tells the engine of rows that are committed.
-func (b *Bus) committed(owner int64, ids []storage.ID) {
-	if e := b.engines.get(); e != nil && owner != 0 && len(ids) > 0 {
-		e.waker.Committed(owner, ids)
+func (b *Bus) committed(x processor.Written) {
+	if e := b.engines.get(); e != nil && x.Owner != 0 && len(x.IDs)+len(x.Keys) > 0 {
+		e.waker.Committed(x)
 	}
 }
 

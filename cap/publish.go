@@ -105,7 +105,7 @@ func (b *Bus) publish(ctx context.Context, tx Tx, msgs []Outgoing) error {
 	}
 	owner := b.owner()
 	recs := make([]*storage.Record, len(msgs))
-	recIDs := make([]storage.ID, 0, len(msgs))
+	written := processor.Written{Owner: owner}
 	for i, m := range msgs {
 		rec, err := b.record(ctx, m, owner)
 		if err != nil && len(msgs) > 1 {
@@ -115,14 +115,17 @@ func (b *Bus) publish(ctx context.Context, tx Tx, msgs []Outgoing) error {
 			return err
 		}
 		recs[i] = rec
-		if wait := untilDue(rec); wait > 0 {
+		switch wait := untilDue(rec); {
+		case wait > 0:
 			b.expect(wait)
-		} else {
-			recIDs = append(recIDs, rec.ID)
+		case rec.Key != "":
+			written.Keys = append(written.Keys, rec.Key)
+		default:
+			written.IDs = append(written.IDs, rec.ID)
 		}
 	}
 	if _, own := tx.(noTx); own {
-		return b.publishNow(ctx, recs, owner, recIDs)
+		return b.publishNow(ctx, recs, written)
 	}
 	w, err := b.writer(ctx, tx)
 	if err != nil {
@@ -131,7 +134,7 @@ func (b *Bus) publish(ctx context.Context, tx Tx, msgs []Outgoing) error {
 	if err := w.Append(ctx, recs...); err != nil {
 		return err
 	}
-	b.watch(w, owner, recIDs)
+	b.watch(w, written)
 	return nil
 }
 
@@ -145,7 +148,7 @@ func untilDue(rec *storage.Record) time.Duration {
 }
 
 // publishNow writes the records in a transaction of their own.
-func (b *Bus) publishNow(ctx context.Context, recs []*storage.Record, owner int64, recIDs []storage.ID) error {
+func (b *Bus) publishNow(ctx context.Context, recs []*storage.Record, written processor.Written) error {
 	tx, err := b.opts.Storage.Begin(ctx)
 	if err != nil {
 		return err
@@ -158,7 +161,7 @@ func (b *Bus) publishNow(ctx context.Context, recs []*storage.Record, owner int6
 		_ = tx.Rollback() // the first error says more
 		return err
 	}
-	b.committed(owner, recIDs)
+	b.committed(written)
 	return nil
 }
 
@@ -199,6 +202,9 @@ func (b *Bus) record(ctx context.Context, m Outgoing, owner int64) (*storage.Rec
 	if o.delay > 0 && !o.dueAt.IsZero() {
 		o.fail("WithDelay and WithDueAt exclude each other")
 	}
+	if o.key != "" && (o.delay > 0 || !o.dueAt.IsZero()) {
+		o.fail("WithKey excludes WithDelay and WithDueAt: one delayed message would hold up all that follow with its key")
+	}
 	if len(o.headers) > b.opts.MaxHeaders {
 		o.fail("message has %d headers; at most %d are allowed (Options.MaxHeaders)", len(o.headers), b.opts.MaxHeaders)
 	}
@@ -215,7 +221,7 @@ func (b *Bus) record(ctx context.Context, m Outgoing, owner int64) (*storage.Rec
 	}
 	return &storage.Record{
 		ID: o.id, GivenID: o.given, Version: b.opts.Version, Topic: topic, Owner: owner,
-		Headers: wire.EncodeHeaders(headers), Body: body, Delay: o.delay, DueAt: o.dueAt,
+		Headers: wire.EncodeHeaders(headers), Body: body, Delay: o.delay, DueAt: o.dueAt, Key: o.key,
 	}, nil
 }
 

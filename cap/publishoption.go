@@ -3,7 +3,9 @@ package cap
 import (
 	"fmt"
 	"maps"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/capbus/gocap/internal/ids"
 	"github.com/capbus/gocap/storage"
@@ -19,6 +21,7 @@ type publishOptions struct {
 	headers map[string]string
 	delay   time.Duration
 	dueAt   time.Time
+	key     string
 	errs    []error
 }
 
@@ -50,7 +53,9 @@ func reserved(key string) (instead string, ok bool) {
 		return "WithID", true
 	case transport.HeaderTopic:
 		return "the topic argument", true
-	case transport.HeaderType, transport.HeaderSentTime, transport.HeaderGroup, transport.HeaderKey:
+	case transport.HeaderKey:
+		return "WithKey", true
+	case transport.HeaderType, transport.HeaderSentTime, transport.HeaderGroup:
 		return "", true
 	}
 	return "", false
@@ -106,16 +111,41 @@ func WithDueAt(t time.Time) PublishOption {
 	}
 }
 
+// WithKey orders the message among those with the same key: if a Publish begins
+// after the commit of another has returned, in whatever process, its message is
+// sent after the other one, and handled after it by subscriptions with
+// subscribe.Ordered, through retries. Until a message is sent, or has failed for
+// good, those behind it with its key wait, of whatever topic; other keys do not.
+//
+// Transactions that overlap have no order, unless they lock a common row before
+// they publish. The key is 1 to 255 bytes of UTF-8 without NUL, and travels as
+// header cap-key. It excludes WithDelay and WithDueAt.
+func WithKey(key string) PublishOption {
+	return func(o *publishOptions) {
+		switch {
+		case key == "" || len(key) > storage.MaxKeyBytes:
+			o.fail("WithKey: the key has %d bytes; 1 to %d are allowed", len(key), storage.MaxKeyBytes)
+		case !utf8.ValidString(key) || strings.ContainsRune(key, 0):
+			o.fail("WithKey: %q is not valid UTF-8 without NUL", key)
+		default:
+			o.key = key
+		}
+	}
+}
+
 // headersOf completes the headers of a message. The options' map is not
 // changed: an option can be used for many messages.
 func (o *publishOptions) headersOf(id storage.ID, topic, typeName string, now time.Time) map[string]string {
-	h := make(map[string]string, len(o.headers)+6)
+	h := make(map[string]string, len(o.headers)+7)
 	h[transport.HeaderCorrelationID] = id.String()
 	h[transport.HeaderCorrelation] = "0"
 	maps.Copy(h, o.headers)
 	h[transport.HeaderID] = id.String()
 	h[transport.HeaderTopic] = topic
 	h[transport.HeaderType] = typeName
+	if o.key != "" {
+		h[transport.HeaderKey] = o.key
+	}
 	h[transport.HeaderSentTime] = now.UTC().Format(time.RFC3339Nano)
 	return h
 }

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"fmt"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -24,14 +23,6 @@ import (
 	"github.com/capbus/gocap/transport/memqueue"
 )
 
-// postgresDSN is that of a server on which tests may make databases.
-func postgresDSN() string {
-	if dsn := os.Getenv("GOCAP_POSTGRES_DSN"); dsn != "" {
-		return dsn
-	}
-	return "postgres://postgres@127.0.0.1:5432/postgres?sslmode=disable"
-}
-
 func onPostgres(tb testing.TB, dsn, text string) {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(tb.Context()), 30*time.Second)
@@ -47,9 +38,9 @@ func onPostgres(tb testing.TB, dsn, text string) {
 func postgresDatabase(tb testing.TB) string {
 	tb.Helper()
 	name := "gocap_bus_" + strings.ToLower(rand.Text()[:12])
-	onPostgres(tb, postgresDSN(), `CREATE DATABASE `+name)
-	tb.Cleanup(func() { onPostgres(tb, postgresDSN(), `DROP DATABASE `+name+` WITH (FORCE)`) })
-	u, err := url.Parse(postgresDSN())
+	onPostgres(tb, testenv.Postgres(), `CREATE DATABASE `+name)
+	tb.Cleanup(func() { onPostgres(tb, testenv.Postgres(), `DROP DATABASE `+name+` WITH (FORCE)`) })
+	u, err := url.Parse(testenv.Postgres())
 	must(tb, err)
 	u.Path = "/" + name
 	return u.String()

@@ -42,7 +42,7 @@ func swarmDBs() []swarmDB {
 		open: func(dsn string) (*gormstore.Store, error) {
 			return postgres.Open(dsn, postgres.Config{MaxConns: 4, GORM: &gorm.Config{Logger: logger.Discard}})
 		},
-		create: swarmPostgres,
+		create: func(t *testing.T) string { t.Helper(); return postgresDatabase(t) },
 		tables: []string{
 			`CREATE TABLE orders (id text PRIMARY KEY, at timestamptz NOT NULL DEFAULT clock_timestamp())`,
 			`CREATE TABLE effects (id text, at timestamptz NOT NULL DEFAULT clock_timestamp())`,
@@ -91,19 +91,6 @@ func swarmMariaDB(t *testing.T) string {
 		must(t, server.Close())
 	})
 	return testenv.MySQL() + name
-}
-
-func swarmPostgres(t *testing.T) string {
-	t.Helper()
-	name := "gocap_swarm_" + strings.ToLower(rand.Text()[:10])
-	server, err := postgres.Open(testenv.Postgres(), postgres.Config{})
-	must(t, err)
-	must(t, server.DB().Exec("CREATE DATABASE "+name).Error)
-	t.Cleanup(func() {
-		must(t, server.DB().Exec("DROP DATABASE "+name+" WITH (FORCE)").Error)
-		must(t, server.Close())
-	})
-	return strings.Replace(testenv.Postgres(), "/postgres?", "/"+name+"?", 1)
 }
 
 // TestSwarm: several processes publish and handle on one database, and are

@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/capbus/gocap/processor"
 	"github.com/capbus/gocap/storage"
 )
 
@@ -15,7 +16,7 @@ func TestABlindWriterIsLookedAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := prompt(t, nil)
 		rec := record("a", s.number())
-		s.waker.Watch(blindWriter{}, s.number(), []storage.ID{rec.ID})
+		s.waker.Watch(blindWriter{}, processor.Written{Owner: s.number(), IDs: []storage.ID{rec.ID}})
 		from := time.Now()
 		<-time.After(11 * time.Second)
 		var at []time.Duration
@@ -48,7 +49,7 @@ func TestABlindWriterIsSeenOnce(t *testing.T) {
 		s := prompt(t, nil)
 		recs := []*storage.Record{record("a", s.number()), record("a", s.number())}
 		for _, rec := range recs {
-			s.waker.Watch(blindWriter{}, s.number(), []storage.ID{rec.ID})
+			s.waker.Watch(blindWriter{}, processor.Written{Owner: s.number(), IDs: []storage.ID{rec.ID}})
 		}
 		<-time.After(100 * time.Millisecond)
 		s.append(recs...)

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/capbus/gocap/processor"
 	"github.com/capbus/gocap/storage"
 	"github.com/capbus/gocap/transport"
 )
@@ -92,7 +93,7 @@ func TestANewOutageIsProbedSoon(t *testing.T) {
 		s.b.away(false)
 		<-time.After(3 * time.Second)
 		s.b.away(true)
-		s.waker.Committed(s.number(), s.publish(1, "b"))
+		s.waker.Committed(processor.Written{Owner: s.number(), IDs: s.publish(1, "b")})
 		<-time.After(10 * time.Millisecond)
 		s.b.away(false)
 		<-time.After(60 * time.Millisecond)

@@ -36,4 +36,5 @@ func (d *Dispatcher) brokerBack(ctx context.Context) {
 		k.Resume()
 	}
 	d.retry.Kick()
+	d.order.Kick()
 }

@@ -155,6 +155,7 @@ func (s *sender) start() {
 	var loops sync.WaitGroup
 	loops.Go(func() { s.d.Run(take, work, last) })
 	loops.Go(func() { s.retry.Run(take) })
+	loops.Go(func() { s.d.Order().Run(take) })
 	loops.Go(func() { s.waker.Run(take) })
 	go func() {
 		defer close(s.done)

@@ -42,7 +42,7 @@ type DispatcherConfig struct {
 	KeepSent        time.Duration
 	AllowUnroutable bool
 	// SendWindow is the most rows in hand (two looks that meet may exceed it once),
-	// BatchSize the most in one Send.
+	// and once more as many with a key; BatchSize is the most in one Send.
 	SendWindow, BatchSize int
 	// SendTimeout bounds one Send.
 	SendTimeout time.Duration
@@ -67,6 +67,9 @@ type Dispatcher struct {
 	breaker *breaker
 	freed   chan struct{}
 	retry   *NeedRetry
+	order   *Order
+	keyed   atomic.Int64 // rows in hand that have a key
+	keyFree chan struct{}
 	bytes   atomic.Int64  // of headers and bodies in hand
 	nobody  *quiet.Logger // of topics that no queue takes
 
@@ -77,7 +80,7 @@ type Dispatcher struct {
 // NewDispatcher returns a Dispatcher and the NeedRetry that feeds it; the Run
 // of each does the work.
 func NewDispatcher(cfg DispatcherConfig, keeper *rows.Keeper, poll time.Duration) (*Dispatcher, *NeedRetry) {
-	d := &Dispatcher{cfg: cfg, keeper: keeper, freed: make(chan struct{}, 1), topics: map[string]int{}}
+	d := &Dispatcher{cfg: cfg, keeper: keeper, freed: make(chan struct{}, 1), keyFree: make(chan struct{}, 1), topics: map[string]int{}}
 	d.nobody = &quiet.Logger{Log: cfg.Log.Log, Every: time.Minute}
 	d.queue = rows.NewQueue(func(string) int { return perTopic })
 	dc := rows.Config{
@@ -95,6 +98,11 @@ func NewDispatcher(cfg DispatcherConfig, keeper *rows.Keeper, poll time.Duration
 		Keeper: keeper, Hand: &d.desk.Hand, Taker: d, Log: cfg.Log,
 		PollInterval: poll, BatchSize: cfg.BatchSize, MaxBytes: rows.MaxLookBytes, Locked: cfg.Locked, TakenOver: cfg.Trace.takenOver(cfg.Log),
 	})
+	d.order = NewOrder(OrderConfig{
+		Keeper: keeper, Hand: &d.desk.Hand, Taker: d, Log: cfg.Log,
+		PollInterval: poll, BatchSize: cfg.BatchSize, MaxBytes: rows.MaxLookBytes,
+	})
+	d.desk.Order(d.order)
 	check := func(ctx context.Context) error {
 		defer keeper.Pulse().Enter(ctx, "asking whether the broker is back")()
 		return cfg.Transport.Check(ctx)
@@ -141,7 +149,7 @@ func (d *Dispatcher) free() int {
 	if d.bytes.Load() > rows.MaxHandBytes || d.breaker.isOpen() || d.desk.Draining() {
 		return 0
 	}
-	return d.cfg.SendWindow - d.desk.Hand.Len()
+	return d.cfg.SendWindow - (d.desk.Hand.Len() - int(d.keyed.Load()))
 }
 
 // reserve is the part of the window that a backlog cannot fill: it is for rows
@@ -165,6 +173,9 @@ func (d *Dispatcher) Admit(t *rows.Tenure, recs []*storage.Record) {
 	for _, rec := range recs {
 		d.bytes.Add(rows.Size(rec))
 		d.topics[rec.Topic]++
+		if rec.Key != "" {
+			d.keyed.Add(1)
+		}
 	}
 	d.mu.Unlock()
 	d.desk.Admit(t, false, recs...)
@@ -173,6 +184,10 @@ func (d *Dispatcher) Admit(t *rows.Tenure, recs []*storage.Record) {
 func (d *Dispatcher) onFreed(rs []*rows.Row) {
 	d.mu.Lock()
 	for _, r := range rs {
+		if r.Key != "" {
+			d.keyed.Add(-1)
+			signal(d.keyFree)
+		}
 		d.bytes.Add(-rows.Size(r.Record))
 		if d.topics[r.Topic]--; d.topics[r.Topic] == 0 {
 			delete(d.topics, r.Topic)

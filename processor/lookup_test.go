@@ -20,7 +20,7 @@ func TestRowsOfAFormerNumberAreTakenOver(t *testing.T) {
 		s, wr := prompt(t, nil), &probed{}
 		old := s.number()
 		rec := record("a", old)
-		s.waker.Watch(wr, old, []storage.ID{rec.ID})
+		s.waker.Watch(wr, processor.Written{Owner: old, IDs: []storage.ID{rec.ID}})
 		s.lose()
 		<-time.After(time.Second)
 		if s.number() == old {
@@ -51,12 +51,12 @@ func TestWithoutRoomRowsAreFoundLater(t *testing.T) {
 		s.start()
 		<-time.After(time.Second)
 		for _, topic := range []string{"second", "third"} { // the reserve
-			s.waker.Committed(s.number(), s.publish(1, topic))
+			s.waker.Committed(processor.Written{Owner: s.number(), IDs: s.publish(1, topic)})
 		}
 		<-time.After(time.Second)
 		s.seen()
 		for range 500 {
-			s.waker.Committed(s.number(), s.publish(1, "later"))
+			s.waker.Committed(processor.Written{Owner: s.number(), IDs: s.publish(1, "later")})
 			<-time.After(10 * time.Millisecond)
 		}
 		if n := len(s.seen()); n != 0 {
@@ -83,8 +83,8 @@ func TestARowThatWaitsForItsRetryIsLeftAlone(t *testing.T) {
 		list := s.publish(1, "a")
 		s.retry.Kick()
 		<-time.After(time.Millisecond)
-		s.waker.Committed(s.number(), list)
-		s.waker.Watch(blindWriter{}, s.number(), list)
+		s.waker.Committed(processor.Written{Owner: s.number(), IDs: list})
+		s.waker.Watch(blindWriter{}, processor.Written{Owner: s.number(), IDs: list})
 		<-time.After(20 * time.Second)
 		if n := s.b.count("a"); n != 1 {
 			t.Errorf("%d attempts, want 1 in the hour", n)
@@ -105,7 +105,7 @@ func TestManyCommitsAtOnceDoNotExceedTheWindow(t *testing.T) {
 			}
 		})
 		for range 20 {
-			s.waker.Committed(s.number(), s.publish(30, "a"))
+			s.waker.Committed(processor.Written{Owner: s.number(), IDs: s.publish(30, "a")})
 		}
 		<-time.After(100 * time.Millisecond)
 		if n := s.d.Hand().Len(); n > 100 || n < 75 {
@@ -124,7 +124,7 @@ func TestAWindowSmallerThanATransaction(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := prompt(t, func(cfg *processor.DispatcherConfig) { cfg.SendWindow = 10 })
-		s.waker.Committed(s.number(), s.publish(100, "a"))
+		s.waker.Committed(processor.Written{Owner: s.number(), IDs: s.publish(100, "a")})
 		<-time.After(10 * time.Millisecond)
 		synctest.Wait()
 		if n := s.b.count("a"); n != 100 {
@@ -139,15 +139,15 @@ func TestAClosedWakerDoesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, wr := prompt(t, nil), &probed{}
 		number := s.number()
-		s.waker.Watch(wr, number, s.publish(1, "a"))
+		s.waker.Watch(wr, processor.Written{Owner: number, IDs: s.publish(1, "a")})
 		s.endTake()
 		<-s.done
 		var wg sync.WaitGroup
 		for range 10 {
 			wg.Go(func() {
-				s.waker.Watch(&probed{}, number, []storage.ID{{1}})
-				s.waker.Watch(blindWriter{}, number, []storage.ID{{2}})
-				s.waker.Committed(number, []storage.ID{{3}})
+				s.waker.Watch(&probed{}, processor.Written{Owner: number, IDs: []storage.ID{{1}}})
+				s.waker.Watch(blindWriter{}, processor.Written{Owner: number, IDs: []storage.ID{{2}}})
+				s.waker.Committed(processor.Written{Owner: number, IDs: []storage.ID{{3}}})
 			})
 		}
 		wg.Wait()

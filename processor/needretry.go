@@ -78,7 +78,7 @@ type laneState struct {
 func NewNeedRetry(cfg NeedRetryConfig) *NeedRetry {
 	return &NeedRetry{
 		cfg: cfg, wake: make(chan struct{}, 1),
-		backoff: backoff.Backoff{Min: 200 * time.Millisecond, Max: 2 * time.Second},
+		backoff: backoff.Backoff{Min: 200 * time.Millisecond, Max: 500 * time.Millisecond},
 	}
 }
 

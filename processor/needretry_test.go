@@ -174,8 +174,8 @@ func TestErrorsArePaced(t *testing.T) {
 			k.retry.Expect(0)
 			k.signal()
 		}
-		if calls > 2*60 || calls < 30 {
-			t.Errorf("%d calls in a minute of failures, want about one of each kind in 2 s", calls)
+		if calls > 6*60 || calls < 120 {
+			t.Errorf("%d calls in a minute of failures, want about two of each kind a second", calls)
 		}
 		if n := k.log.count(); n < 1 || n > 7 {
 			t.Errorf("%d lines in a minute of failures", n)

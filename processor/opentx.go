@@ -10,11 +10,16 @@ import (
 // openTx is a transaction that has not ended, as far as we know.
 type openTx struct {
 	prober storage.EndProber
-	key    any
+	key    txKey
 	rows   lookup
-	many   bool // more rows than are remembered
 	since  time.Time
 	next   time.Time // when to probe
+}
+
+// txKey is a transaction, and the number under which rows in it are written.
+type txKey struct {
+	tx    any
+	owner int64
 }
 
 // wait is how long to leave it alone now: what has been open for long is asked
@@ -26,7 +31,7 @@ func (tx *openTx) wait(now time.Time) time.Duration {
 // openTxs are the transactions to probe, the next one first. Those that are
 // being probed are only in byKey.
 type openTxs struct {
-	byKey map[any]*openTx
+	byKey map[txKey]*openTx
 	order txHeap
 }
 

@@ -34,6 +34,7 @@ type spy struct {
 
 	mu      sync.Mutex
 	looks   []look
+	claimed int // rows
 	members []storage.Member
 }
 
@@ -77,6 +78,13 @@ func (m *spyMember) TakeOver(ctx context.Context, q storage.Query) ([]*storage.R
 	recs, err := m.Member.TakeOver(ctx, q)
 	m.s.note(look{at: time.Now(), takeOver: true, query: q, found: len(recs)})
 	return recs, err
+}
+
+func (m *spyMember) Claim(ctx context.Context, recs ...*storage.Record) ([]*storage.Record, error) {
+	m.s.mu.Lock()
+	m.s.claimed += len(recs)
+	m.s.mu.Unlock()
+	return m.Member.Claim(ctx, recs...)
 }
 
 func (s *spy) asked(ctx context.Context, q storage.Query) error {

@@ -14,15 +14,14 @@ import (
 
 const (
 	// Open transactions are probed so often at first, and less often with age.
-	probeFirst, probeLast = 500 * time.Microsecond, 50 * time.Millisecond
+	probeFirst, probeLast = 500 * time.Microsecond, 40 * time.Millisecond
 	// After the end of a transaction its rows are looked for by id: at once,
-	// then after waits that double, for a second. A database may show a commit
-	// late, and a rollback never shows.
-	lookFirst, lookFor = 500 * time.Microsecond, time.Second
+	// then after waits that double, for a second. A commit may show late: the
+	// end is told when it begins. A rollback never shows.
+	lookFirst, lookLast, lookFor = 500 * time.Microsecond, 40 * time.Millisecond, time.Second
 	// Where the end of a transaction does not show, for longer and less often.
 	blindFirst, blindLast, blindFor = 5 * time.Millisecond, 50 * time.Millisecond, 10 * time.Second
 
-	maxTxIDs   = 1000  // of one transaction; with more, the table is scanned
 	maxWatched = 10000 // transactions, and rows looked for
 )
 
@@ -42,41 +41,28 @@ type Waker struct {
 	closed bool
 }
 
-// lookup is rows, written under one number, that are committed or may be.
-type lookup struct {
-	owner      int64
-	ids        []storage.ID
-	next, ends time.Time
-	wait, most time.Duration
-}
-
 // NewWaker returns a Waker; its Run does the work.
 func NewWaker(keeper *rows.Keeper, d *Dispatcher, retry *NeedRetry, log *quiet.Logger) *Waker {
 	return &Waker{
 		keeper: keeper, d: d, retry: retry, log: log, wake: make(chan struct{}, 1),
-		open: openTxs{byKey: map[any]*openTx{}},
+		open: openTxs{byKey: map[txKey]*openTx{}},
 	}
 }
 
-// Watch tells that rows with these ids were written by wr, under the number
-// owner. It does not block.
-func (w *Waker) Watch(wr storage.Writer, owner int64, ids []storage.ID) {
-	if n, ok := wr.(storage.EndNotifier); ok {
-		n.OnEnd(func(committed bool) {
-			if committed {
-				w.Committed(owner, ids)
-			}
-		})
-		return
-	}
-	if p, ok := wr.(storage.EndProber); ok {
-		w.watch(p, p.TxKey(), owner, ids)
-	} else {
-		w.ripen(lookup{owner: owner, ids: ids}, blindFirst, blindLast, blindFor)
+// Watch tells what was written by wr. It does not block.
+func (w *Waker) Watch(wr storage.Writer, x Written) {
+	switch wr := wr.(type) {
+	case storage.EndNotifier:
+		w.listen(wr, x)
+	case storage.EndProber:
+		w.watch(wr, x)
+	default:
+		w.ripen(x.lookup(), blindFirst, blindLast, blindFor)
 	}
 }
 
-func (w *Waker) watch(p storage.EndProber, key any, owner int64, ids []storage.ID) {
+func (w *Waker) watch(p storage.EndProber, x Written) {
+	key := txKey{p.TxKey(), x.Owner}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	tx := w.open.byKey[key]
@@ -85,28 +71,34 @@ func (w *Waker) watch(p storage.EndProber, key any, owner int64, ids []storage.I
 			return
 		}
 		now := time.Now()
-		tx = &openTx{prober: p, key: key, rows: lookup{owner: owner}, since: now, next: now.Add(probeFirst)}
+		tx = &openTx{prober: p, key: key, rows: lookup{owner: x.Owner}, since: now, next: now.Add(probeFirst)}
 		w.open.add(tx)
 		signal(w.wake)
 	}
-	if tx.many = tx.many || len(tx.rows.ids)+len(ids) > maxTxIDs; tx.many {
-		tx.rows.ids = nil
-	} else {
-		tx.rows.ids = append(tx.rows.ids, ids...)
-	}
+	tx.rows.add(x)
 }
 
-// Committed tells that rows with these ids, written under the number owner, are
-// committed. It does not block.
-func (w *Waker) Committed(owner int64, ids []storage.ID) {
-	w.ripen(lookup{owner: owner, ids: ids}, lookFirst, lookFor, lookFor)
+// Committed tells what is committed. It does not block.
+func (w *Waker) Committed(x Written) {
+	w.ripen(x.lookup(), lookFirst, lookLast, lookFor)
 }
 
-// ripen lets rows be looked for from now on.
+// ripen lets rows be looked for from now on. Of too many at once NeedRetry finds
+// those that are committed.
 func (w *Waker) ripen(l lookup, first, most, long time.Duration) {
+	if len(l.keys) > 0 {
+		w.d.order.expect(l.keys, first, most, long)
+	}
+	if len(l.ids) == 0 {
+		return
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.closed || len(w.ripe) >= maxWatched {
+	if w.closed {
+		return
+	}
+	if len(w.ripe) >= maxWatched {
+		w.retry.Kick()
 		return
 	}
 	now := time.Now()
@@ -158,11 +150,7 @@ func (w *Waker) probe() {
 		w.mu.Lock()
 		delete(w.open.byKey, tx.key) // what is published in it from now on is another's business
 		w.mu.Unlock()
-		if tx.many {
-			w.retry.Kick()
-		} else {
-			w.ripen(tx.rows, lookFirst, lookFor, lookFor)
-		}
+		w.ripen(tx.rows, lookFirst, lookLast, lookFor)
 	}
 }
 
@@ -191,11 +179,8 @@ func (w *Waker) look(ctx context.Context) {
 	}
 	limit := min(w.d.free(), w.d.cfg.BatchSize)
 	batch, missed := w.due(limit)
-	switch {
-	case missed && limit <= 0:
+	if missed {
 		w.retry.Expect(0) // finds them, in their order, when there is room
-	case missed:
-		w.retry.Kick()
 	}
 	if len(batch) == 0 {
 		return
@@ -211,25 +196,30 @@ func (w *Waker) look(ctx context.Context) {
 }
 
 // due takes the lookups whose time has come off the list, up to a limit of
-// rows. It reports whether there were some that have more rows than that: these
-// are dropped.
+// rows. Without room they are dropped; it reports whether there were some.
 func (w *Waker) due(limit int) (batch []*lookup, missed bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now, n := time.Now(), 0
 	rest := w.ripe[:0:0]
 	for _, l := range w.ripe {
-		switch {
-		case l.next.After(now):
+		if l.next.After(now) {
 			rest = append(rest, l)
-		case len(l.ids) > limit:
-			missed = true
-		case n+len(l.ids) > limit:
-			rest = append(rest, l)
-		default:
-			batch = append(batch, l)
-			n += len(l.ids)
+			continue
 		}
+		if limit <= 0 {
+			missed = true
+			continue
+		}
+		if len(l.ids) > limit {
+			l.sample(limit)
+		}
+		if n+len(l.ids) > limit {
+			rest = append(rest, l)
+			continue
+		}
+		batch = append(batch, l)
+		n += len(l.ids)
 	}
 	w.ripe = rest
 	return batch, missed
@@ -278,13 +268,19 @@ func (w *Waker) admit(ctx context.Context, t *rows.Tenure, batch []*lookup) (map
 	return seen, nil
 }
 
-// again puts back the lookups that have not seen all their rows.
+// again puts back the lookups that have not seen all their rows. Where some of
+// a sample are seen, all are committed.
 func (w *Waker) again(batch []*lookup, seen map[storage.ID]bool) {
 	now := time.Now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, l := range batch {
-		l.ids = slices.DeleteFunc(slices.Clone(l.ids), func(id storage.ID) bool { return seen[id] })
+		left := slices.DeleteFunc(slices.Clone(l.ids), func(id storage.ID) bool { return seen[id] })
+		if l.more && len(left) < len(l.ids) {
+			w.retry.Kick()
+			continue
+		}
+		l.ids = left
 		if len(l.ids) == 0 || now.After(l.ends) || w.closed {
 			continue
 		}

@@ -96,9 +96,12 @@ type Record struct {
 	DueAt time.Time
 	// Inbox: what the row is for. Subscriber "" matched no subscription.
 	Group, Subscriber, MessageID string
-	Fault                        string // inbox: insert as final failed, for this reason
-	FaultExpires                 time.Duration
-	FaultCallback                bool // with Fault: the failed callback is owed
+	// Key orders the rows that share it, see Member.Heads; at most 255 bytes, ""
+	// for none. Not with Delay or DueAt.
+	Key           string
+	Fault         string // inbox: insert as final failed, for this reason
+	FaultExpires  time.Duration
+	FaultCallback bool // with Fault: the failed callback is owed
 
 	Position  Position      // due time and seq, for Lane.After
 	Status    Status        //

@@ -16,6 +16,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 )
 
@@ -103,6 +104,10 @@ type EndProber interface {
 // when a connection is lost and nothing was committed. f does not block.
 type EndNotifier interface {
 	OnEnd(f func(committed bool))
+	// TxValues is one map for all writers bound to a transaction, which others
+	// keep theirs in, so that one f does for however many messages. It lives no
+	// longer than the transaction, also when f is never called.
+	TxValues() *sync.Map
 }
 
 // Tx is a transaction that the engine began. It is used by one goroutine at a
@@ -145,23 +150,29 @@ type Member interface {
 	// Accept inserts inbox records, owned by this member unless the record is
 	// unmatched (Subscriber ""; then by nobody), in one transaction. Records that
 	// are there already (version, group, subscriber, topic, message id) are
-	// skipped. It returns those it inserted, as they were given. Record.Fault set:
+	// skipped. Records of one lane with a key get their seq in the order given. It returns those it inserted, as they were given. Record.Fault set:
 	// the record is inserted final failed, with that text as its error; it waits
 	// for no subscription, so that a callback it owes is always this member's.
 	Accept(ctx context.Context, recs ...*Record) (fresh []*Record, err error)
 
 	// Due reads rows of this member that are due, in order of due time, without
-	// changing them. next is the wait until the earliest row of the queried
+	// changing them. By lanes, unfinished rows with a key are left out: see Heads. next is the wait until the earliest row of the queried
 	// lanes that is not due yet; negative when there is none. Rows that the
 	// caller has in hand are returned too.
 	Due(ctx context.Context, q Query) (recs []*Record, next time.Duration, err error)
 
 	// TakeOver makes rows that are due and have no living owner this member's,
-	// and returns them as they then are. Taken from an instance that died,
+	// and returns them as they then are. By lanes, unfinished rows with a key are
+	// left out, unless Stale is set. Taken from an instance that died,
 	// Takeovers 0 becomes 1. It declares instances dead whose lease has run out.
 	// A member that has ended, or finds that its own lease has run out, takes
 	// nothing: ErrLost, when there was something to take.
 	TakeOver(ctx context.Context, q Query) ([]*Record, error)
+
+	// Heads reads, of each key of a lane, the first unfinished row: of all rows
+	// with that key, whoever owns them, the one with the smallest seq that is not
+	// final. A key without unfinished rows has none. It changes nothing.
+	Heads(ctx context.Context, q HeadQuery) ([]Head, error)
 
 	// Claim writes, before a row is tried, what must be known if this process
 	// dies: a delayed row that is due becomes scheduled; a row with Takeovers of
@@ -205,7 +216,7 @@ type Query struct {
 	// Stale, in TakeOver, restricts to rows that have been due for so long, and
 	// lets a lane match every subscriber of its group, unmatched rows included. A
 	// subscription of which another living member owns rows is served, and left
-	// alone.
+	// alone. Of the rows with a key, the first unfinished one of each key is taken.
 	Stale time.Duration
 	// Locked, in TakeOver by lanes, takes from a lane only while the member holds
 	// the lock of the lane (of its version and box), which TakeOver takes when it

@@ -89,8 +89,10 @@ func (c *Consumer) split(ctx context.Context, t *rows.Tenure, rec *storage.Recor
 			r := rt.record(&storage.Record{
 				Version: rec.Version, Group: rec.Group, Topic: rec.Topic, MessageID: rec.MessageID,
 				Headers: rec.Headers, Body: rec.Body,
-			})
-			into, held = append(into, r), append(held, r.ID)
+			}, message(rec).Headers[transport.HeaderKey])
+			if into = append(into, r); !inOrder(r) {
+				held = append(held, r.ID)
+			}
 		}
 	}
 	if len(into) == 0 {
@@ -145,6 +147,10 @@ func (c *Consumer) endStale(ctx context.Context, t *rows.Tenure) error {
 			if ours {
 				continue
 			}
+		}
+		if inOrder(rec) && c.lanes[laneKey{rec.Group, rec.Subscriber}] != nil {
+			c.ask([]*storage.Record{rec}) // it is served here, in its turn
+			continue
 		}
 		if look.Take(rec.ID) {
 			admitted = append(admitted, rec)

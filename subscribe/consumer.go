@@ -62,6 +62,9 @@ type Consumer struct {
 	places *txPlaces
 	freed  chan struct{}
 	later  func(in time.Duration, passed bool)
+	keys   Keys
+	// keyFree is signalled when a row with a key has left the hand.
+	keyFree chan struct{}
 }
 
 type laneKey struct{ group, subscriber string }
@@ -69,7 +72,7 @@ type laneKey struct{ group, subscriber string }
 // NewConsumer returns a Consumer; its Run does the work. The error names every
 // subscription that cannot be served.
 func NewConsumer(cfg ConsumerConfig) (*Consumer, error) {
-	c := &Consumer{cfg: cfg, lanes: map[laneKey]*route{}, places: newTxPlaces(cfg.Storage, cfg.TxHold), freed: make(chan struct{}, 1), later: func(time.Duration, bool) {}}
+	c := &Consumer{cfg: cfg, lanes: map[laneKey]*route{}, places: newTxPlaces(cfg.Storage, cfg.TxHold), freed: make(chan struct{}, 1), keyFree: make(chan struct{}, 1), later: func(time.Duration, bool) {}}
 	if err := c.resolve(); err != nil {
 		return nil, err
 	}
@@ -118,7 +121,7 @@ func (c *Consumer) Run(take, receive, work, last context.Context) {
 	var loops, desk sync.WaitGroup
 	desk.Go(func() { c.desk.Run(work, last) })
 	for _, g := range c.groups {
-		for range c.cfg.Receivers {
+		for range g.receiverCount() {
 			loops.Go(func() { g.receive(receive, work) })
 		}
 		for range g.workers {
@@ -177,7 +180,7 @@ func (c *Consumer) Admit(t *rows.Tenure, recs []*storage.Record) {
 	for _, rec := range recs {
 		rt := c.lanes[laneKey{rec.Group, rec.Subscriber}]
 		if rt != nil {
-			rt.looked.Add(1)
+			rt.inHand(rec).Add(1)
 			rt.group.bytes.Add(rows.Size(rec))
 		}
 		if rt == nil && !rec.Final {
@@ -201,7 +204,10 @@ func (c *Consumer) onFreed(rs []*rows.Row) {
 			continue
 		}
 		if !r.Fresh {
-			rt.looked.Add(-1)
+			rt.inHand(r.Record).Add(-1)
+		}
+		if r.Key != "" {
+			signal(c.keyFree)
 		}
 		rt.group.leave(r)
 	}
@@ -250,6 +256,10 @@ func (c *Consumer) checkQueue(s Subscription) error {
 	}
 	if traits := c.cfg.Transport.Traits(); transport.IsPattern(s.topic) && !traits.Wildcards {
 		return fmt.Errorf("subscription %s: transport %s has no wildcards", s, traits.Name)
+	}
+	if traits := c.cfg.Transport.Traits(); s.ordered && !traits.SingleActive {
+		return fmt.Errorf("subscription %s: Ordered needs a queue that delivers to one consumer at a time, which transport %s has not; "+
+			"take another transport, or leave Ordered out", s, traits.Name)
 	}
 	return nil
 }

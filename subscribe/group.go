@@ -50,6 +50,8 @@ type route struct {
 	timeout     time.Duration
 	concurrency int
 	looked      atomic.Int64 // rows from the table in hand
+	ordered     bool
+	keyed       atomic.Int64 // rows with a key in hand
 }
 
 func newGroup(c *Consumer, name string) *group {
@@ -71,7 +73,7 @@ func newGroup(c *Consumer, name string) *group {
 func newRoute(c *Consumer, g *group, s Subscription) *route {
 	rt := &route{
 		group: g, name: s.name, topic: s.topic, policy: c.cfg.Policy,
-		timeout: c.cfg.Timeout, concurrency: s.concurrency, handler: s.build(c.cfg.Codec),
+		timeout: c.cfg.Timeout, concurrency: s.concurrency, ordered: s.ordered, handler: s.build(c.cfg.Codec),
 	}
 	for _, mw := range slices.Backward(s.middleware) {
 		rt.handler = mw(rt.handler)
@@ -90,6 +92,7 @@ func newRoute(c *Consumer, g *group, s Subscription) *route {
 	}
 	g.routes = append(g.routes, rt)
 	g.source.Topics = append(g.source.Topics, s.topic)
+	g.source.Ordered = g.source.Ordered || s.ordered
 	g.workers = max(g.workers, s.concurrency)
 	g.window = max(minWindow, 4*g.workers)
 	return rt

@@ -26,9 +26,11 @@ func (g *group) deliver(ctx, work context.Context, batch []transport.Delivery) {
 		return
 	}
 	recs := g.records(batch)
-	held := make([]storage.ID, len(recs))
-	for i, rec := range recs {
-		held[i] = rec.ID
+	held := make([]storage.ID, 0, len(recs))
+	for _, rec := range recs {
+		if !inOrder(rec) { // those are found by a look
+			held = append(held, rec.ID)
+		}
 	}
 	hand := &g.c.desk.Hand
 	hand.Hold(held...) // before the insert: a look must not start them too
@@ -49,7 +51,7 @@ func (g *group) deliver(ctx, work context.Context, batch []transport.Delivery) {
 
 // accept inserts the records; a nil tenure: ctx has ended before it could.
 func (g *group) accept(ctx, work context.Context, recs []*storage.Record) (*rows.Tenure, []*storage.Record) {
-	wait := backoff.Backoff{Min: 50 * time.Millisecond, Max: 2 * time.Second}
+	wait := backoff.Backoff{Min: 50 * time.Millisecond, Max: 500 * time.Millisecond}
 	for {
 		t, err := g.c.cfg.Keeper.Wait(ctx)
 		if err != nil {
@@ -73,10 +75,12 @@ func (g *group) accept(ctx, work context.Context, recs []*storage.Record) (*rows
 func (g *group) admitFresh(t *rows.Tenure, held []storage.ID, fresh []*storage.Record) {
 	mine := map[storage.ID]bool{}
 	for _, rec := range fresh {
-		if rec.Fault != "" {
+		switch {
+		case inOrder(rec):
+		case rec.Fault != "":
 			rec.Final, rec.Status, rec.LastError = true, storage.Failed, rec.Fault
 			mine[rec.ID] = rec.FaultCallback
-		} else {
+		default:
 			mine[rec.ID] = rec.Subscriber != ""
 		}
 	}
@@ -94,6 +98,7 @@ func (g *group) admitFresh(t *rows.Tenure, held []storage.ID, fresh []*storage.R
 		}
 		g.c.desk.Admit(t, true, rec)
 	}
+	g.c.ask(fresh)
 }
 
 // records makes one record for each delivery and matching subscription, or one
@@ -101,12 +106,13 @@ func (g *group) admitFresh(t *rows.Tenure, held []storage.ID, fresh []*storage.R
 func (g *group) records(batch []transport.Delivery) []*storage.Record {
 	var recs []*storage.Record
 	for _, d := range batch {
-		base := g.record(d.Message())
+		m := d.Message()
+		base := g.record(m)
 		matched := false
 		for _, rt := range g.routes {
 			if base.Fault == "" && transport.Match(rt.topic, base.Topic) {
 				matched = true
-				recs = append(recs, rt.record(base))
+				recs = append(recs, rt.record(base, m.Headers[transport.HeaderKey]))
 			}
 		}
 		if !matched {
@@ -134,10 +140,13 @@ func (g *group) record(m *transport.Message) *storage.Record {
 	return rec
 }
 
-// record is the row of one subscription.
-func (rt *route) record(base *storage.Record) *storage.Record {
+// record is the row of one subscription; key is what the message was ordered by.
+func (rt *route) record(base *storage.Record, key string) *storage.Record {
 	rec := *base
 	rec.ID, rec.Subscriber = ids.New(), rt.name
+	if rt.ordered {
+		rec.Key = orderingKey(key)
+	}
 	return &rec
 }
 

@@ -162,7 +162,7 @@ func TestWhatCannotBeStoredIsNotAcked(t *testing.T) {
 		if acks, nacks := queue.acks.Load(), queue.nacks.Load(); acks != 0 || nacks != 0 {
 			t.Errorf("%d acks and %d nacks while nothing could be stored", acks, nacks)
 		}
-		if n := store.tries.Load(); n < 5 || n > 60 {
+		if n := store.tries.Load(); n < 50 || n > 120 {
 			t.Errorf("%d tries in 30 s", n)
 		}
 		store.refuse.Store(false)

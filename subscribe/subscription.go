@@ -23,6 +23,7 @@ type Subscription struct {
 	retryInterval      time.Duration
 	backoff            func(attempt int) time.Duration
 	middleware         []Middleware
+	ordered            bool
 	errs               []error // of options
 }
 
@@ -120,6 +121,16 @@ func RetryBackoff(f func(attempt int) time.Duration) Option {
 		s.backoff = f
 	}
 }
+
+// Ordered lets messages with a key (cap.WithKey) be handled in their order: one
+// after another of each key, those of different keys at once. A message that
+// fails holds up those behind it with its key until it has succeeded, or failed
+// for good. Messages without a key have no order.
+//
+// The whole group then has one receiver at a time over all instances, and that
+// instance runs the handlers of what it receives. The transport must be able to
+// (Traits.SingleActive), else the bus does not start.
+func Ordered() Option { return func(s *Subscription) { s.ordered = true } }
 
 // With adds middleware; the first given is the outermost.
 func With(mw ...Middleware) Option {

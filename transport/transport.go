@@ -108,6 +108,11 @@ type Source struct {
 	// Retry is for a group without an inbox: the broker does the retrying. Only
 	// for a transport whose Traits say BrokerRetry; nil: there is an inbox.
 	Retry *BrokerRetry
+	// Ordered lets the queue deliver to one receiver of the group at a time, over
+	// all processes, in the order of sending; the next one takes over when it has
+	// ended, and first gets what it had not answered. A queue that was asked for so
+	// once may stay so. Only where Traits.SingleActive is set.
+	Ordered bool
 }
 
 // BrokerRetry says how a broker retries what a group without an inbox could not
@@ -139,6 +144,8 @@ type Traits struct {
 	Destination string
 	// Ordered: messages sent one after another arrive in that order.
 	Ordered bool
+	// SingleActive: a Source may be Ordered. Needs Ordered.
+	SingleActive bool
 	// Routing: Send reports ErrUnroutable.
 	Routing bool
 	// Wildcards: a Source may have patterns with * and #.

@@ -67,6 +67,16 @@ type Config struct {
 	Waiting int
 }
 
+// Keyed is told of rows in hand that have a key. It does not block.
+type Keyed interface {
+	// Final tells that the row is final, or another's: the next one of its key may
+	// go. It may be told again.
+	Final(r *Row)
+	// Left tells that the row has left the hand unfinished, and is due again in so
+	// long; negative: that is not known.
+	Left(r *Row, in time.Duration)
+}
+
 // Desk is the life of rows in hand: it starts them, stores their outcomes, and
 // makes the callback of those that failed for good. Safe for concurrent use.
 type Desk struct {
@@ -78,6 +88,7 @@ type Desk struct {
 	callbacks callbacks
 
 	closing chan struct{} // closed by Close
+	keys    Keyed         // nil: nobody asks
 
 	// mu is held, for reading, across Config.Start, which does not block: so
 	// nothing starts once Drain has returned.
@@ -96,6 +107,9 @@ func NewDesk(cfg Config) *Desk {
 	d.callbacks = callbacks{desk: d, wake: make(chan struct{}, 1)}
 	return d
 }
+
+// Order tells k of rows with a key. It is called before Run.
+func (d *Desk) Order(k Keyed) { d.keys = k }
 
 // Run works until Close is called and all outcomes are stored. Rows are started
 // and callbacks made on the context work; outcomes are stored until last ends.
@@ -202,13 +216,26 @@ func (d *Desk) settled(r *Row, o storage.Outcome, stored bool) {
 		if o.Attempt > 0 {
 			final.Retries = o.Attempt
 		}
+		d.final(r)
 		d.start(&Row{Record: &final, Tenure: r.Tenure, Fresh: r.Fresh})
 	case o.Kind == storage.Retry || o.Kind == storage.Postpone:
 		passed := d.Hand.LeaveDue(r.ID)
 		d.cfg.Freed([]*Row{r})
+		if r.Key != "" && d.keys != nil {
+			d.keys.Left(r, o.After)
+			return
+		}
 		d.cfg.Later(o.After, passed)
-	default:
+	case o.Kind == storage.Release:
 		d.leave(r)
+	default:
+		d.Done(r)
+	}
+}
+
+func (d *Desk) final(r *Row) {
+	if r.Key != "" && d.keys != nil {
+		d.keys.Final(r)
 	}
 }
 
@@ -228,7 +255,12 @@ func (d *Desk) Committed(r *Row, o storage.Outcome) {
 
 // Done takes a row out of the hand whose outcome is stored already, or which
 // another instance has.
-func (d *Desk) Done(r *Row) { d.leave(r) }
+func (d *Desk) Done(r *Row) {
+	d.gate.ended(r)
+	d.Hand.Leave(r.ID)
+	d.cfg.Freed([]*Row{r})
+	d.final(r)
+}
 
 // GiveBack takes a row out of the hand that was not worked on, or whose work
 // was cut: nothing is counted, and it is due as before.
@@ -237,10 +269,10 @@ func (d *Desk) GiveBack(r *Row) {
 		d.Settle(r, storage.Outcome{ID: r.ID, Kind: storage.Release, Claimed: true})
 		return
 	}
-	d.Done(r)
+	d.leave(r)
 }
 
-// leave takes rows out of the hand. Their places at the gate are free then,
+// leave takes rows out of the hand that are as unfinished as before. Their places at the gate are free then,
 // whatever became of them.
 func (d *Desk) leave(rs ...*Row) {
 	for _, r := range rs {
@@ -248,4 +280,9 @@ func (d *Desk) leave(rs ...*Row) {
 		d.Hand.Leave(r.ID)
 	}
 	d.cfg.Freed(rs)
+	for _, r := range rs {
+		if r.Key != "" && d.keys != nil {
+			d.keys.Left(r, -1)
+		}
+	}
 }

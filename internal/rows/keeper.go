@@ -196,7 +196,7 @@ func (k *Keeper) beat(ctx context.Context, t *Tenure) bool {
 // rejoin ends the old number, if it can, so that nothing is counted as a death,
 // and joins under a new one. It reports false when ctx has ended.
 func (k *Keeper) rejoin(ctx context.Context) bool {
-	wait := backoff.Backoff{Min: 50 * time.Millisecond, Max: min(2*time.Second, max(k.inst.Lease/5, 50*time.Millisecond))}
+	wait := backoff.Backoff{Min: 50 * time.Millisecond, Max: min(500*time.Millisecond, max(k.inst.Lease/5, 50*time.Millisecond))}
 	if k.patient {
 		wait.Max = max(k.inst.Lease/3, wait.Min)
 	}

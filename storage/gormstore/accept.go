@@ -31,17 +31,30 @@ func (m *member) Accept(ctx context.Context, recs ...*storage.Record) ([]*storag
 	return among(recs, inserted), nil
 }
 
-// insertAll inserts in the order of the key, so that two who insert the same do
-// not wait for each other crosswise.
+// insertAll inserts in the order of the unique key, so that two who insert the
+// same do not wait for each other crosswise; but records with an ordering key in
+// the order given. That is the same for all who get them: one queue's.
 func (m *member) insertAll(ctx context.Context, tx conn, recs []*storage.Record, inserted idSet) error {
 	recs = slices.Clone(recs)
 	slices.SortStableFunc(recs, func(a, b *storage.Record) int {
 		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Subscriber, b.Subscriber),
-			cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.MessageID, b.MessageID))
+			orderOfKeys(a, b))
 	})
 	return m.s.byWeight(recs, func(part []*storage.Record) error {
 		return m.insert(ctx, tx, part, inserted)
 	})
+}
+
+func orderOfKeys(a, b *storage.Record) int {
+	switch {
+	case a.Key == "" && b.Key == "":
+		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.MessageID, b.MessageID))
+	case a.Key == "":
+		return -1
+	case b.Key == "":
+		return 1
+	}
+	return 0
 }
 
 // insert halves a batch that is refused for its data down to the culprit.

@@ -32,8 +32,9 @@ type execTx interface {
 }
 
 // Bind implements storage.Storage. It accepts a *gorm.DB that is in a
-// transaction, *sql.Tx, whatever else has ExecContext, Commit and Rollback
-// (such as *sqlx.Tx and bun.Tx), and what Config.Binders know.
+// transaction, *sql.Tx, whatever else has ExecContext, Commit and Rollback, and
+// what Config.Binders know. Where a type embeds a *sql.Tx, as *sqlx.Tx and bun.Tx
+// do, that one is used: hooks of the type do not see the statement.
 func (s *Store) Bind(tx any) (storage.Writer, error) {
 	if s.err != nil {
 		return nil, s.err
@@ -58,9 +59,35 @@ func (s *Store) Bind(tx any) (storage.Writer, error) {
 		}
 		return s.writerOn(e)
 	case execTx:
+		if inner := embedded(reflect.ValueOf(tx)); inner != nil {
+			return s.writerOn(inner)
+		}
 		return s.writerOn(v)
 	}
 	return nil, &storage.TxTypeError{Got: tx, Accepted: accepted(len(s.cfg.Binders) > 0), Hint: hint(tx)}
+}
+
+// embedded finds the *sql.Tx that a type embeds, as those of sqlx and bun do.
+// Statements go there, not through a method of the type's own: bun's writes the
+// arguments into the text, which then has parameters without values.
+func embedded(v reflect.Value) *sql.Tx {
+	if tx, ok := v.Interface().(*sql.Tx); ok {
+		return tx
+	}
+	if v.Kind() == reflect.Pointer {
+		v = v.Elem()
+	}
+	if v.Kind() != reflect.Struct {
+		return nil
+	}
+	for i := range v.NumField() {
+		if f := v.Type().Field(i); f.Anonymous && f.IsExported() {
+			if tx := embedded(v.Field(i)); tx != nil {
+				return tx
+			}
+		}
+	}
+	return nil
 }
 
 func accepted(binders bool) []string {

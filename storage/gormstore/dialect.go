@@ -86,6 +86,7 @@ type dialect interface {
 	dialectSchema
 	dialectInstances
 	dialectLooks
+	dialectKeys
 	dialectChanges
 	dialectOperator
 	dialectHealth
@@ -238,6 +239,7 @@ type idSet map[storage.ID]bool
 type settling struct {
 	box    storage.Box
 	number int64
+	inTx   bool // in the transaction of a handler, and never outside of it
 	done   idSet
 }
 

@@ -87,10 +87,10 @@ func byPlace(recs []*storage.Record) {
 	})
 }
 
-// unique returns the ids without repetitions.
-func unique(list []storage.ID) []storage.ID {
-	seen := make(map[storage.ID]bool, len(list))
-	out := make([]storage.ID, 0, len(list))
+// unique returns the ids, or keys, without repetitions.
+func unique[T comparable](list []T) []T {
+	seen := make(map[T]bool, len(list))
+	out := make([]T, 0, len(list))
 	for _, id := range list {
 		if !seen[id] {
 			seen[id] = true

@@ -63,7 +63,7 @@ func (s *Store) prepareHot(ctx context.Context, b storage.Box) {
 	if !s.d.prepares() {
 		return
 	}
-	hot := []query{s.d.insertOutbox([]*storage.Record{{}}), s.d.insertOutbox([]*storage.Record{{GivenID: true}})}
+	hot := []query{s.d.insertOutbox([]*storage.Record{{}}), s.d.insertOutbox([]*storage.Record{{GivenID: true}}), s.d.insertOutbox([]*storage.Record{{Key: "k"}})}
 	if b == storage.Inbox {
 		hot = append(hot, s.d.lock(), s.d.guard(), s.d.release())
 	}

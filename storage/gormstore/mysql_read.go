@@ -13,7 +13,7 @@ import (
 // columns lists what reader.scan reads.
 func (d *mysql) columns(b storage.Box) string {
 	const common = "seq, id, version, name, owner, headers, body, status, retries, takeovers, last_error, due_at, " +
-		mysqlNow + " - added_at, expires_at IS NOT NULL"
+		mysqlNow + " - added_at, expires_at IS NOT NULL, ordering_key"
 	if b == storage.Inbox {
 		return common + ", group_name, subscriber, message_id"
 	}
@@ -71,7 +71,7 @@ func (d *mysql) due(b storage.Box, version string, owner int64, lanes []storage.
 	columns := "k.kind, IFNULL(r.seq, 0), IFNULL(r.id, ''), IFNULL(r.version, ''), IFNULL(r.name, ''), r.owner," +
 		" IFNULL(r.headers, ''), IFNULL(r.body, ''), IFNULL(r.status, 0), IFNULL(r.retries, 0), IFNULL(r.takeovers, 0)," +
 		" IFNULL(r.last_error, ''), IFNULL(r.due_at, 0), IF(k.kind = 1, k.due - " + mysqlNow + ", " + mysqlNow + " - r.added_at)," +
-		" r.expires_at IS NOT NULL"
+		" r.expires_at IS NOT NULL, r.ordering_key"
 	if b == storage.Inbox {
 		columns += ", IFNULL(r.group_name, ''), IFNULL(r.subscriber, ''), IFNULL(r.message_id, '')"
 	} else {

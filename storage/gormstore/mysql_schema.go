@@ -15,9 +15,9 @@ import (
 
 func (d *mysql) check() []query {
 	return []query{
-		textOf("SELECT " + d.columns(storage.Outbox) + ", ordering_key, updated_at, size, free_owner, open_key, held FROM " +
+		textOf("SELECT " + d.columns(storage.Outbox) + ", updated_at, size, free_owner, open_key, held FROM " +
 			d.published + " WHERE seq < 0"),
-		textOf("SELECT " + d.columns(storage.Inbox) + ", ordering_key, updated_at, size, free_owner, open_key, held FROM " +
+		textOf("SELECT " + d.columns(storage.Inbox) + ", updated_at, size, free_owner, open_key, held FROM " +
 			d.received + " WHERE seq < 0"),
 		textOf("SELECT " + instanceColumns + " FROM " + d.instances + " WHERE number < 0"),
 		textOf("SELECT " + lockColumns + " FROM " + d.locks + " WHERE name = ''"),

@@ -14,8 +14,12 @@ import (
 
 func (d *mysql) insertOutbox(recs []*storage.Record) query {
 	var sb strings.Builder
-	sb.WriteString("INSERT INTO " + d.published + " (added_at, updated_at, status, id, version, name, owner, headers, body, size, due_at) VALUES ")
-	args := make([]any, 0, 9*len(recs))
+	withKey, key, more := keyed(recs), "", ""
+	if withKey {
+		key, more = ", ordering_key", ",?"
+	}
+	sb.WriteString("INSERT INTO " + d.published + " (added_at, updated_at, status, id, version, name, owner, headers, body, size, due_at" + key + ") VALUES ")
+	args := make([]any, 0, 10*len(recs))
 	for i, r := range recs {
 		status, due, wait := startOf(r)
 		value, sep := "?", ","
@@ -28,9 +32,12 @@ func (d *mysql) insertOutbox(recs []*storage.Record) query {
 		} else {
 			due = wait
 		}
-		sb.WriteString(sep + "(" + mysqlNow + ",added_at," + value + ",?,?,?,?,?,?,?," + moment + ")")
+		sb.WriteString(sep + "(" + mysqlNow + ",added_at," + value + ",?,?,?,?,?,?,?," + moment + more + ")")
 		args = append(args, int64(status), r.ID[:], []byte(r.Version), []byte(r.Topic), ownerOf(r.Owner),
 			bytesOf(r.Headers), bytesOf(r.Body), len(r.Headers)+len(r.Body), due)
+		if withKey {
+			args = append(args, keyOf(r.Key))
+		}
 	}
 	return query{sb.String(), args}
 }
@@ -95,7 +102,7 @@ func (d *mysql) insertInboxCarefully(ctx context.Context, tx conn, rows []inboxR
 func (d *mysql) inboxInsert(rows []inboxRow) query {
 	var sb strings.Builder
 	sb.WriteString("INSERT INTO " + d.received + " (added_at, updated_at, id, version, group_name, subscriber, name, message_id," +
-		" owner, headers, body, size, status, last_error, due_at, expires_at) VALUES ")
+		" owner, headers, body, size, status, last_error, due_at, expires_at, ordering_key) VALUES ")
 	args := make([]any, 0, 13*len(rows))
 	for i, r := range rows {
 		if i > 0 {
@@ -112,7 +119,8 @@ func (d *mysql) inboxInsert(rows []inboxRow) query {
 			expires = "added_at + ?"
 			args = append(args, r.keep)
 		}
-		sb.WriteString("(" + mysqlNow + ",added_at,?,?,?,?,?,?,?,?,?,?,?,?," + due + "," + expires + ")")
+		args = append(args, keyOf(r.Key))
+		sb.WriteString("(" + mysqlNow + ",added_at,?,?,?,?,?,?,?,?,?,?,?,?," + due + "," + expires + ",?)")
 	}
 	sb.WriteString(" ON DUPLICATE KEY UPDATE id = id")
 	return query{sb.String(), args}

@@ -73,11 +73,11 @@ func (d *postgres) own(text string, a pgArgs) query {
 	return query{text, a.args}
 }
 
-// settles is as own, of a statement that must not be run outside of a
-// transaction.
-func (d *postgres) settles(text string, a pgArgs) query {
+// settles is as own, of a statement that settles; in a handler's transaction it
+// must not be run outside of it.
+func (d *postgres) settles(s settling, text string, a pgArgs) query {
 	q := d.own(text, a)
-	if d.inTx != nil {
+	if s.inTx && d.inTx != nil {
 		q.args = append([]any{d.inTx}, q.args...)
 	}
 	return q
@@ -311,8 +311,8 @@ func (d *postgres) prepare(ctx context.Context, db rowQuerier) error {
 // check: with LIMIT 0 nothing is read, whatever the planner thinks of a table.
 func (d *postgres) check() []query {
 	return []query{
-		textOf(`SELECT ` + pgColumns(storage.Outbox) + `, ordering_key, updated_at FROM ` + d.published + ` LIMIT 0`),
-		textOf(`SELECT ` + pgColumns(storage.Inbox) + `, ordering_key, updated_at FROM ` + d.received + ` LIMIT 0`),
+		textOf(`SELECT ` + pgColumns(storage.Outbox) + `, updated_at FROM ` + d.published + ` LIMIT 0`),
+		textOf(`SELECT ` + pgColumns(storage.Inbox) + `, updated_at FROM ` + d.received + ` LIMIT 0`),
 		textOf(`SELECT ` + instanceColumns + ` FROM ` + d.instances + ` LIMIT 0`),
 		textOf(`SELECT ` + lockColumns + ` FROM ` + d.locks + ` LIMIT 0`),
 	}

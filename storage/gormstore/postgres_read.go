@@ -11,7 +11,7 @@ import (
 // pgColumns lists what reader.scan reads.
 func pgColumns(b storage.Box) string {
 	common := `seq, uuid_send(id), version, name, owner, headers, body, status, retries, takeovers, last_error, ` +
-		pgMicros("due_at") + `, ` + pgMicros(pgNow+" - added_at") + `, expires_at IS NOT NULL`
+		pgMicros("due_at") + `, ` + pgMicros(pgNow+" - added_at") + `, expires_at IS NOT NULL, ordering_key`
 	if b == storage.Inbox {
 		return common + `, group_name, subscriber, message_id`
 	}
@@ -68,7 +68,7 @@ func (a *pgArgs) inLane(b storage.Box, version string) string {
 	if b == storage.Inbox {
 		where += ` AND group_name = l.g AND subscriber = l.s`
 	}
-	return where
+	return where + inLanes
 }
 
 // behind is the condition for rows behind the position of a lane.
@@ -91,7 +91,7 @@ func (d *postgres) due(b storage.Box, version string, owner int64, lanes []stora
 		limit = int64(most)
 	}
 	return d.own(`SELECT 1, 0::bigint, ''::bytea, '', '', 0::bigint, ''::bytea, ''::bytea, 0::smallint, 0, 0::smallint, '',`+
-		` 0::bigint, `+pgMicros("min(r.due_at) - "+pgNow)+`, false, '', '', ''::bytea FROM `+from+
+		` 0::bigint, `+pgMicros("min(r.due_at) - "+pgNow)+`, false, NULL::bytea, '', '', ''::bytea FROM `+from+
 		` CROSS JOIN LATERAL (SELECT due_at FROM `+d.table(b)+` WHERE `+where+` AND due_at > `+pgNow+
 		` ORDER BY due_at LIMIT 1) r HAVING min(r.due_at) IS NOT NULL`+
 		` UNION ALL SELECT 0, `+pgColumns(b)+` FROM (`+rows+`) r WHERE before <= `+a.add(limit, "bigint"), a)
@@ -113,7 +113,7 @@ func (d *postgres) unmatched(version, group string, after int64, most int) query
 func (d *postgres) subscribers(ctx context.Context, db querier, version, group string, owner int64) ([]string, error) {
 	var a pgArgs
 	from := `SELECT subscriber FROM ` + d.received + ` WHERE version = ` + a.add(version, "text") +
-		` AND group_name = ` + a.add(group, "text") + ` AND due_at IS NOT NULL`
+		` AND group_name = ` + a.add(group, "text") + ` AND due_at IS NOT NULL` + inLanes
 	if owner == 0 {
 		from += ` AND owner IS NULL`
 	} else {
@@ -138,7 +138,7 @@ func (d *postgres) orphanage(
 	if !everySubscriber(b, q) {
 		due = ` AND due_at <= ` + pgNow + ` - ` + pgSpan(a.add(stale(q), "bigint"))
 	}
-	lane := inVersion
+	lane := inVersion + inLanes
 	if b == storage.Inbox {
 		lane += ` AND group_name = l.g`
 		if !everySubscriber(b, q) {
@@ -159,7 +159,7 @@ func (d *postgres) orphanage(
 	// The ranges between the living numbers: their own rows come and go, and what
 	// is left of them in the index until a VACUUM is not to be walked through.
 	hop := func(above, below string) string {
-		return `(SELECT min(owner) FROM ` + table + ` WHERE ` + inVersion + ` AND due_at IS NOT NULL AND owner > ` + above +
+		return `(SELECT min(owner) FROM ` + table + ` WHERE ` + inVersion + inLanes + ` AND due_at IS NOT NULL AND owner > ` + above +
 			` AND owner < ` + below + `)`
 	}
 	return d.own(`WITH RECURSIVE living AS (SELECT number FROM `+d.instances+` WHERE ended_at IS NULL),`+

@@ -13,9 +13,12 @@ import (
 // insertOutbox is run in the application's transaction, so as its driver runs
 // statements.
 func (d *postgres) insertOutbox(recs []*storage.Record) query {
-	a := pgArgs{args: make([]any, 0, 7*len(recs))}
+	a := pgArgs{args: make([]any, 0, 8*len(recs))}
 	var sb strings.Builder
-	skip := false
+	skip, withKey, key := false, keyed(recs), ``
+	if withKey {
+		key = `, ordering_key`
+	}
 	for i, r := range recs {
 		skip = skip || r.GivenID
 		status, due, wait := startOf(r)
@@ -33,10 +36,14 @@ func (d *postgres) insertOutbox(recs []*storage.Record) query {
 		default:
 			sb.WriteString(`, 0, ` + pgClock)
 		}
-		sb.WriteString(`, ` + pgClock + `, ` + pgClock + `)`)
+		sb.WriteString(`, ` + pgClock + `, ` + pgClock)
+		if withKey {
+			sb.WriteString(`, ` + a.add(keyOf(r.Key), "bytea"))
+		}
+		sb.WriteString(`)`)
 	}
 	text := `INSERT INTO ` + d.published +
-		` (id, version, name, owner, headers, body, status, due_at, added_at, updated_at) VALUES ` + sb.String()
+		` (id, version, name, owner, headers, body, status, due_at, added_at, updated_at` + key + `) VALUES ` + sb.String()
 	if skip {
 		text += ` ON CONFLICT (id) DO NOTHING`
 	}
@@ -44,7 +51,7 @@ func (d *postgres) insertOutbox(recs []*storage.Record) query {
 }
 
 func (d *postgres) insertInbox(ctx context.Context, tx conn, rows []inboxRow, inserted idSet) error {
-	a := pgArgs{args: make([]any, 0, 11*len(rows))}
+	a := pgArgs{args: make([]any, 0, 13*len(rows))}
 	var sb strings.Builder
 	for i, r := range rows {
 		if i > 0 {
@@ -64,10 +71,10 @@ func (d *postgres) insertInbox(ctx context.Context, tx conn, rows []inboxRow, in
 		} else {
 			sb.WriteString(`, NULL`)
 		}
-		sb.WriteString(`, ` + pgClock + `, ` + pgClock + `)`)
+		sb.WriteString(`, ` + pgClock + `, ` + pgClock + `, ` + a.add(keyOf(r.Key), "bytea") + `)`)
 	}
 	return d.own(`INSERT INTO `+d.received+` (id, version, group_name, subscriber, name, message_id, owner, headers, body,`+
-		` status, last_error, due_at, expires_at, added_at, updated_at) VALUES `+sb.String()+
+		` status, last_error, due_at, expires_at, added_at, updated_at, ordering_key) VALUES `+sb.String()+
 		` ON CONFLICT (version, group_name, subscriber, name, message_id) DO NOTHING RETURNING uuid_send(id)`, a).
 		ids(ctx, tx, inserted)
 }
@@ -122,14 +129,14 @@ func (d *postgres) claim(ctx context.Context, tx conn, r *reader, b storage.Box,
 
 func (d *postgres) succeed(ctx context.Context, tx conn, s settling, ids []storage.ID, keep int64) error {
 	var a pgArgs
-	return d.settles(`UPDATE `+d.table(s.box)+` SET status = 2, takeovers = 0, due_at = NULL, owner = NULL, updated_at = `+pgClock+
+	return d.settles(s, `UPDATE `+d.table(s.box)+` SET status = 2, takeovers = 0, due_at = NULL, owner = NULL, updated_at = `+pgClock+
 		`, expires_at = `+pgClock+` + `+pgSpan(a.add(keep, "bigint"))+` WHERE id = ANY(`+a.add(pgIDs(ids), "uuid[]")+
 		`) AND owner = `+a.add(s.number, "bigint")+` AND expires_at IS NULL RETURNING uuid_send(id)`, a).ids(ctx, tx, s.done)
 }
 
 func (d *postgres) remove(ctx context.Context, tx conn, s settling, ids []storage.ID) error {
 	var a pgArgs
-	return d.settles(`DELETE FROM `+d.table(s.box)+` WHERE id = ANY(`+a.add(pgIDs(ids), "uuid[]")+
+	return d.settles(s, `DELETE FROM `+d.table(s.box)+` WHERE id = ANY(`+a.add(pgIDs(ids), "uuid[]")+
 		`) AND owner = `+a.add(s.number, "bigint")+` AND expires_at IS NULL RETURNING uuid_send(id)`, a).ids(ctx, tx, s.done)
 }
 
@@ -156,7 +163,7 @@ func (d *postgres) settle(ctx context.Context, tx conn, s settling, outcomes []o
 	}
 	var a pgArgs
 	wait := pgClock + ` + ` + pgSpan("o.wait")
-	return d.settles(`UPDATE `+d.table(s.box)+` AS r SET updated_at = `+pgClock+
+	return d.settles(s, `UPDATE `+d.table(s.box)+` AS r SET updated_at = `+pgClock+
 		`, status = CASE WHEN o.kind IN (2, 4) THEN 3 ELSE status END`+
 		`, retries = CASE WHEN o.attempt > 0 THEN o.attempt ELSE retries END`+
 		`, takeovers = CASE WHEN o.kind <> 6 THEN 0 WHEN o.claimed AND takeovers > 1 THEN takeovers - 1 ELSE takeovers END`+

@@ -3,6 +3,7 @@ package gormstore
 import (
 	"context"
 	"database/sql"
+	"slices"
 	"time"
 
 	"github.com/capbus/gocap/storage"
@@ -43,12 +44,12 @@ func (r *reader) scan(rows *sql.Rows) error {
 	var (
 		rec      storage.Record
 		kind     int
-		id       []byte
+		id, key  []byte
 		owner    sql.NullInt64
 		due, age int64
 	)
 	err := rows.Scan(&kind, &rec.Position.Seq, &id, &rec.Version, &rec.Topic, &owner, &rec.Headers, &rec.Body,
-		&rec.Status, &rec.Retries, &rec.Takeovers, &rec.LastError, &due, &age, &rec.Final,
+		&rec.Status, &rec.Retries, &rec.Takeovers, &rec.LastError, &due, &age, &rec.Final, &key,
 		&rec.Group, &rec.Subscriber, &rec.MessageID)
 	if err != nil {
 		return err
@@ -60,6 +61,7 @@ func (r *reader) scan(rows *sql.Rows) error {
 		return nil
 	}
 	copy(rec.ID[:], id)
+	rec.Key = string(key)
 	rec.Owner = owner.Int64
 	rec.Position.DueAt = time.UnixMicro(due).UTC()
 	rec.Age = max(micros(age), 0)
@@ -91,6 +93,20 @@ func bytesOf(b []byte) []byte {
 		return []byte{}
 	}
 	return b
+}
+
+// keyOf makes NULL of no key.
+func keyOf(key string) any {
+	if key == "" {
+		return nil
+	}
+	return []byte(key)
+}
+
+// keyed reports whether a record has a key. A statement names the column only
+// then: publishing without keys costs what it did.
+func keyed(recs []*storage.Record) bool {
+	return slices.ContainsFunc(recs, func(r *storage.Record) bool { return r.Key != "" })
 }
 
 // ownerOf makes NULL of nobody.

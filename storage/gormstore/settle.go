@@ -39,7 +39,7 @@ func (m *member) Settle(ctx context.Context, outcomes ...storage.Outcome) ([]sto
 	}
 	var lost []storage.ID
 	err := m.s.inOne(ctx, inOneStatement(outcomes), func(ctx context.Context, tx conn) (err error) {
-		lost, err = m.s.settleIn(ctx, tx, m.box, m.number, outcomes)
+		lost, err = m.s.settleIn(ctx, tx, settling{box: m.box, number: m.number}, outcomes)
 		return err
 	})
 	if err != nil {
@@ -59,9 +59,9 @@ func inOneStatement(outcomes []storage.Outcome) bool {
 // settleIn stores outcomes in a transaction: one statement for the successes
 // that expire equally late, one for those deleted at once, one for the rest.
 func (s *Store) settleIn(
-	ctx context.Context, tx conn, b storage.Box, number int64, outcomes []storage.Outcome,
+	ctx context.Context, tx conn, to settling, outcomes []storage.Outcome,
 ) ([]storage.ID, error) {
-	to := settling{box: b, number: number, done: make(idSet, len(outcomes))}
+	to.done = make(idSet, len(outcomes))
 	kept := make(map[time.Duration][]storage.ID)
 	var gone []storage.ID
 	var rest []storage.Outcome

@@ -226,8 +226,8 @@ func (d *sqlite) prepare(ctx context.Context, db rowQuerier) error {
 
 func (d *sqlite) check() []query {
 	return []query{
-		textOf(`SELECT ` + rowColumns(storage.Outbox) + `, ordering_key, updated_at FROM ` + d.published + ` WHERE seq < 0`),
-		textOf(`SELECT ` + rowColumns(storage.Inbox) + `, ordering_key, updated_at FROM ` + d.received + ` WHERE seq < 0`),
+		textOf(`SELECT ` + rowColumns(storage.Outbox) + `, updated_at FROM ` + d.published + ` WHERE seq < 0`),
+		textOf(`SELECT ` + rowColumns(storage.Inbox) + `, updated_at FROM ` + d.received + ` WHERE seq < 0`),
 		textOf(`SELECT ` + instanceColumns + ` FROM ` + d.instances + ` WHERE number < 0`),
 		textOf(`SELECT ` + lockColumns + ` FROM ` + d.locks + ` WHERE holder < 0`),
 	}

@@ -13,12 +13,16 @@ import (
 // a text of an expression that looks like a date for one, and rewrites it.
 func rowColumns(b storage.Box) string {
 	const common = `seq, id, CAST(version AS BLOB), CAST(name AS BLOB), owner, headers, body, status, retries,` +
-		` takeovers, CAST(last_error AS BLOB), due_at, ` + sqliteNow + ` - added_at, expires_at IS NOT NULL`
+		` takeovers, CAST(last_error AS BLOB), due_at, ` + sqliteNow + ` - added_at, expires_at IS NOT NULL, ordering_key`
 	if b == storage.Inbox {
 		return common + `, CAST(group_name AS BLOB), CAST(subscriber AS BLOB), CAST(message_id AS BLOB)`
 	}
 	return common + `, x'', x'', x''`
 }
+
+// inLanes is the condition for rows that are looked for by due time; in these
+// words it is that of the index. Unfinished rows with a key are not.
+const inLanes = ` AND (ordering_key IS NULL OR expires_at IS NOT NULL)`
 
 // limit is an expression, because SQLite plans a statement anew whenever a bare
 // parameter in LIMIT gets a value.
@@ -36,8 +40,8 @@ func (d *sqlite) due(b storage.Box, version string, owner int64, lanes []storage
 		}
 		where, wargs := laneOf(b, version, l)
 		sb.WriteString(`SELECT 1, 0, x'', x'', x'', 0, x'', x'', 0, 0, 0, x'', d, d - ` + sqliteNow +
-			`, 0, x'', x'', x'' FROM (SELECT min(due_at) AS d FROM ` + d.table(b) + ` WHERE ` + where +
-			` AND owner = ? AND due_at > ` + sqliteNow + `) WHERE d IS NOT NULL`)
+			`, 0, NULL, x'', x'', x'' FROM (SELECT min(due_at) AS d FROM ` + d.table(b) + ` WHERE ` + where +
+			` AND owner = ? AND due_at > ` + sqliteNow + inLanes + `) WHERE d IS NOT NULL`)
 		args = append(append(args, wargs...), owner)
 	}
 	for _, l := range lanes {
@@ -74,7 +78,7 @@ type walk struct {
 // start, so that there are few texts to prepare.
 func (d *sqlite) walk(sb *strings.Builder, args []any, b storage.Box, w walk) []any {
 	from := `SELECT ` + w.columns + ` FROM ` + d.table(b) + ` WHERE ` + w.where +
-		` AND due_at <= ` + sqliteNow + ` - ?`
+		` AND due_at <= ` + sqliteNow + ` - ?` + inLanes
 	sb.WriteString(from + ` AND due_at = ? AND seq > ? UNION ALL ` + from + ` AND due_at > ? ORDER BY due_at, seq` + limit)
 	at, seq := int64(math.MinInt64), int64(0)
 	if after := w.lane.After; after != (storage.Position{}) {
@@ -99,7 +103,7 @@ func (d *sqlite) unmatched(version, group string, after int64, most int) query {
 
 func (d *sqlite) subscribers(ctx context.Context, db querier, version, group string, owner int64) ([]string, error) {
 	args := []any{version, group}
-	from := `SELECT min(subscriber) FROM ` + d.received + ` WHERE version = ?1 AND group_name = ?2 AND due_at IS NOT NULL`
+	from := `SELECT min(subscriber) FROM ` + d.received + ` WHERE version = ?1 AND group_name = ?2 AND due_at IS NOT NULL` + inLanes
 	if owner == 0 {
 		from += ` AND owner IS NULL`
 	} else {
@@ -118,12 +122,12 @@ func (d *sqlite) orphanage(
 	n := padded(len(q.Lanes), lanesPer)
 	sb.WriteString(`WITH RECURSIVE p(version, stale) AS (VALUES (?, ?)), lane(i, g, s) AS (VALUES ` +
 		tuples(n, `(?,?,?)`) + `), hop(o) AS (SELECT min(owner) FROM ` + table +
-		` WHERE version = ?1 AND owner > 0 AND due_at IS NOT NULL UNION ALL SELECT (SELECT min(owner) FROM ` +
-		table + ` WHERE version = ?1 AND owner > hop.o AND due_at IS NOT NULL) FROM hop WHERE hop.o IS NOT NULL), ` +
+		` WHERE version = ?1 AND owner > 0 AND due_at IS NOT NULL` + inLanes + ` UNION ALL SELECT (SELECT min(owner) FROM ` +
+		table + ` WHERE version = ?1 AND owner > hop.o AND due_at IS NOT NULL` + inLanes + `) FROM hop WHERE hop.o IS NOT NULL), ` +
 		`orphan(o) AS (SELECT o FROM hop WHERE o IS NOT NULL AND NOT EXISTS (SELECT 1 FROM ` + d.instances +
 		` WHERE number = hop.o AND ended_at IS NULL) UNION ALL SELECT NULL) ` +
 		`SELECT lane.i, orphan.o FROM orphan CROSS JOIN lane WHERE EXISTS (SELECT 1 FROM ` + table +
-		` AS r WHERE r.version = ?1 AND r.owner IS orphan.o`)
+		` AS r WHERE r.version = ?1 AND r.owner IS orphan.o` + inLanes)
 	switch {
 	case everySubscriber(b, q):
 		sb.WriteString(` AND r.group_name = lane.g AND r.due_at IS NOT NULL)`)

@@ -11,19 +11,25 @@ import (
 // the time of a batch.
 
 func (d *sqlite) insertOutbox(recs []*storage.Record) query {
-	skip := false
-	args := make([]any, 0, 9*len(recs))
+	skip, withKey, key, tuple := false, keyed(recs), ``, `(?,?,?,?,?,?,?,?,?)`
+	if withKey {
+		key, tuple = `, ordering_key`, `(?,?,?,?,?,?,?,?,?,?)`
+	}
+	args := make([]any, 0, 10*len(recs))
 	for _, r := range recs {
 		skip = skip || r.GivenID
 		status, due, wait := startOf(r)
 		args = append(args, r.ID[:], r.Version, r.Topic, ownerOf(r.Owner), bytesOf(r.Headers), bytesOf(r.Body),
 			int64(status), due, wait)
+		if withKey {
+			args = append(args, keyOf(r.Key))
+		}
 	}
-	q := `WITH v(id, version, name, owner, headers, body, status, due, wait) AS (VALUES ` +
-		tuples(len(recs), `(?,?,?,?,?,?,?,?,?)`) + `) INSERT INTO ` + d.published +
-		` (id, version, name, owner, headers, body, status, due_at, added_at, updated_at)` +
+	q := `WITH v(id, version, name, owner, headers, body, status, due, wait` + key + `) AS (VALUES ` +
+		tuples(len(recs), tuple) + `) INSERT INTO ` + d.published +
+		` (id, version, name, owner, headers, body, status, due_at, added_at, updated_at` + key + `)` +
 		` SELECT id, version, name, owner, headers, body, status, coalesce(due, ` + sqliteNow + ` + wait), ` +
-		sqliteNow + `, ` + sqliteNow + ` FROM v WHERE true`
+		sqliteNow + `, ` + sqliteNow + key + ` FROM v WHERE true`
 	if skip {
 		q += ` ON CONFLICT (id) DO NOTHING`
 	}
@@ -31,7 +37,7 @@ func (d *sqlite) insertOutbox(recs []*storage.Record) query {
 }
 
 func (d *sqlite) insertInbox(ctx context.Context, tx conn, rows []inboxRow, inserted idSet) error {
-	args := make([]any, 0, 13*len(rows))
+	args := make([]any, 0, 14*len(rows))
 	for _, r := range rows {
 		var due, keep any
 		if r.due {
@@ -41,14 +47,14 @@ func (d *sqlite) insertInbox(ctx context.Context, tx conn, rows []inboxRow, inse
 			keep = r.keep
 		}
 		args = append(args, r.ID[:], r.version, r.Group, r.Subscriber, r.Topic, r.key, ownerOf(r.owner),
-			bytesOf(r.Headers), bytesOf(r.Body), int64(r.status), r.fault, due, keep)
+			bytesOf(r.Headers), bytesOf(r.Body), int64(r.status), r.fault, due, keep, keyOf(r.Key))
 	}
 	return query{`WITH v(id, version, group_name, subscriber, name, message_id, owner, headers, body, status, last_error,` +
-		` wait, keep) AS (VALUES ` + tuples(len(rows), `(?,?,?,?,?,?,?,?,?,?,?,?,?)`) + `) INSERT INTO ` + d.received +
+		` wait, keep, ordering_key) AS (VALUES ` + tuples(len(rows), `(?,?,?,?,?,?,?,?,?,?,?,?,?,?)`) + `) INSERT INTO ` + d.received +
 		` (id, version, group_name, subscriber, name, message_id, owner, headers, body, status, last_error,` +
-		` due_at, expires_at, added_at, updated_at) SELECT id, version, group_name, subscriber, name, message_id,` +
+		` due_at, expires_at, added_at, updated_at, ordering_key) SELECT id, version, group_name, subscriber, name, message_id,` +
 		` owner, headers, body, status, last_error, ` + sqliteNow + ` + wait, ` + sqliteNow + ` + keep, ` +
-		sqliteNow + `, ` + sqliteNow + ` FROM v WHERE true` +
+		sqliteNow + `, ` + sqliteNow + `, ordering_key FROM v WHERE true` +
 		` ON CONFLICT (version, group_name, subscriber, name, message_id) DO NOTHING RETURNING id`, args}.
 		ids(ctx, tx, inserted)
 }

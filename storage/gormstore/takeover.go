@@ -163,6 +163,11 @@ func (m *member) candidates(ctx context.Context, db querier, q storage.Query, so
 		}
 		return found, nil
 	}
+	if everySubscriber(m.box, q) {
+		if found, err = m.staleHeads(ctx, db, q); err != nil {
+			return nil, err
+		}
+	}
 	err = batches(pairs, lanesPer, func(part []pair) error {
 		return readCandidates(ctx, db, &found, m.s.d.candidates(m.box, m.version, q, part))
 	})
@@ -242,8 +247,11 @@ func (m *member) orphanage(ctx context.Context, db querier, q storage.Query) ([]
 
 // withSubscribers makes of each pair one for every subscriber of the group.
 func (m *member) withSubscribers(ctx context.Context, db querier, q storage.Query, pairs []pair) ([]pair, error) {
+	if len(pairs) == 0 {
+		return nil, nil
+	}
 	var out []pair
-	served, err := m.served(ctx, db, q, pairs)
+	served, err := m.served(ctx, db, q)
 	if err != nil {
 		return nil, err
 	}
@@ -253,7 +261,13 @@ func (m *member) withSubscribers(ctx context.Context, db querier, q storage.Quer
 			return nil, err
 		}
 		for _, p.subscriber = range names {
-			if !served[place{q.Lanes[p.lane].Group, p.subscriber}] {
+			busy := served[place{q.Lanes[p.lane].Group, p.subscriber}]
+			if !busy && p.subscriber != "" {
+				if busy, err = m.keysServed(ctx, db, q.Lanes[p.lane].Group, p.subscriber); err != nil {
+					return nil, err
+				}
+			}
+			if !busy {
 				out = append(out, p)
 			}
 		}
@@ -265,11 +279,8 @@ func (m *member) withSubscribers(ctx context.Context, db querier, q storage.Quer
 type place struct{ group, subscriber string }
 
 // served finds the subscriptions that another living member works on: it owns
-// unfinished rows of them.
-func (m *member) served(ctx context.Context, db querier, q storage.Query, pairs []pair) (map[place]bool, error) {
-	if len(pairs) == 0 {
-		return nil, nil
-	}
+// unfinished rows of them, without a key.
+func (m *member) served(ctx context.Context, db querier, q storage.Query) (map[place]bool, error) {
 	numbers, err := readAll[int64](ctx, db, m.s.d.others(m.box, m.version, m.number))
 	if err != nil {
 		return nil, err

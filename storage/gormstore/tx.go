@@ -82,7 +82,7 @@ func (t *inboxTx) Settle(ctx context.Context, m storage.Member, o storage.Outcom
 	if _, err := t.s.d.release().changed(ctx, t.tx); err != nil {
 		return fmt.Errorf("gormstore: settle %s: %w: %w", o.ID, storage.ErrTxDone, err)
 	}
-	lost, err := t.s.settleIn(ctx, t.tx, storage.Inbox, m.Number(), []storage.Outcome{o})
+	lost, err := t.s.settleIn(ctx, t.tx, settling{box: storage.Inbox, number: m.Number(), inTx: true}, []storage.Outcome{o})
 	if err != nil {
 		return fmt.Errorf("gormstore: settle %s: %w", o.ID, t.s.txError(err))
 	}

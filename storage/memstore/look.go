@@ -151,7 +151,11 @@ func (m *member) TakeOver(ctx context.Context, q storage.Query) ([]*storage.Reco
 		if q.Locked && !m.lock(lane, l.now) {
 			continue
 		}
+		before := len(l.rows)
 		l.lane(m.orphans(lane, q.Stale > 0), s.from(lane.After), lane.Limit, take)
+		if q.Stale > 0 {
+			m.staleHeads(l, lane, lane.Limit-(len(l.rows)-before), take)
+		}
 	}
 	return l.records(s), nil
 }
@@ -200,7 +204,7 @@ func (m *member) served(key laneKey, owners map[int64]*order) bool {
 			return true
 		}
 	}
-	return false
+	return m.ordered(key)
 }
 
 // Unmatched implements storage.Member.

@@ -24,3 +24,7 @@ func TestConformance(t *testing.T) {
 		storagetest.Run(t, func(testing.TB) storage.Storage { return store })
 	})
 }
+
+func BenchmarkStorage(b *testing.B) {
+	storagetest.Bench(b, func(*testing.B) storage.Storage { return memstore.New(memstore.Config{}) })
+}

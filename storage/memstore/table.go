@@ -35,10 +35,11 @@ type table struct {
 	rows     map[storage.ID]*row
 	peak     int // most rows since the maps were made
 	seq      int64
-	keys     map[inboxKey]*row            // inbox
-	lanes    map[laneKey]map[int64]*order // open rows by owner, by due time
-	waiting  map[groupKey]*order          // inbox: unmatched rows, by seq
-	expiring map[string]*order            // by version: what Purge may delete, by expiry
+	keys     map[inboxKey]*row             // inbox
+	lanes    map[laneKey]map[int64]*order  // open rows by owner, by due time; not those in keyed
+	keyed    map[laneKey]map[string]*order // unfinished rows with a key, by seq
+	waiting  map[groupKey]*order           // inbox: unmatched rows, by seq
+	expiring map[string]*order             // by version: what Purge may delete, by expiry
 }
 
 func newTable(inbox bool) *table {
@@ -47,6 +48,7 @@ func newTable(inbox bool) *table {
 		rows:     map[storage.ID]*row{},
 		keys:     map[inboxKey]*row{},
 		lanes:    map[laneKey]map[int64]*order{},
+		keyed:    map[laneKey]map[string]*order{},
 		waiting:  map[groupKey]*order{},
 		expiring: map[string]*order{},
 	}
@@ -61,6 +63,7 @@ func (t *table) newRow(rec *storage.Record, now time.Duration) *row {
 			ID: rec.ID, Version: rec.Version, Topic: rec.Topic, Owner: rec.Owner,
 			Headers: bytes.Clone(rec.Headers), Body: bytes.Clone(rec.Body),
 			Group: rec.Group, Subscriber: rec.Subscriber, MessageID: rec.MessageID,
+			Key: rec.Key,
 		},
 		seq: t.seq, added: now, open: true, due: now,
 	}
@@ -111,7 +114,14 @@ func (t *table) change(r *row, f func()) {
 }
 
 func (t *table) index(r *row) {
-	if r.open {
+	if r.inOrder() {
+		keys := t.keyed[r.lane()]
+		if keys == nil {
+			keys = map[string]*order{}
+			t.keyed[r.lane()] = keys
+		}
+		into(keys, r.Key).insert(pos{seq: r.seq}, r)
+	} else if r.open {
 		owners := t.lanes[r.lane()]
 		if owners == nil {
 			owners = map[int64]*order{}
@@ -127,7 +137,13 @@ func (t *table) index(r *row) {
 }
 
 func (t *table) unindex(r *row) {
-	if r.open {
+	if r.inOrder() {
+		keys := t.keyed[r.lane()]
+		from(keys, r.Key, pos{seq: r.seq})
+		if len(keys) == 0 {
+			delete(t.keyed, r.lane())
+		}
+	} else if r.open {
 		owners := t.lanes[r.lane()]
 		from(owners, r.Owner, pos{r.due, r.seq})
 		if len(owners) == 0 {
@@ -140,6 +156,9 @@ func (t *table) unindex(r *row) {
 		from(t.waiting, r.group(), pos{seq: r.seq})
 	}
 }
+
+// inOrder says that a row waits for those before it that have its key.
+func (r *row) inOrder() bool { return r.Key != "" && !r.Final }
 
 // unmatched says that a row of the inbox waits for its subscriptions.
 func (t *table) unmatched(r *row) bool { return t.inbox && r.Subscriber == "" && !r.Final }

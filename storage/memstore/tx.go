@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"sync"
 
 	"github.com/capbus/gocap/storage"
 )
@@ -23,6 +24,7 @@ type Tx struct {
 	done      bool
 	committed bool
 	onEnd     []func(committed bool)
+	values    sync.Map
 }
 
 type settlement struct {
@@ -222,6 +224,9 @@ func (t *Tx) OnEnd(f func(committed bool)) {
 	t.s.mu.Unlock()
 	f(committed)
 }
+
+// TxValues implements storage.EndNotifier.
+func (t *Tx) TxValues() *sync.Map { return &t.values }
 
 // end marks the transaction as ended, the first time it is called, with s.mu
 // held. What it returns is called without, and tells those who asked.

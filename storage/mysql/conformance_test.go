@@ -90,3 +90,7 @@ func TestConformanceOnOneConnection(t *testing.T) {
 		return open(tb, dsn(tb, database), one)
 	})
 }
+
+func BenchmarkStorage(b *testing.B) {
+	storagetest.Bench(b, func(b *testing.B) storage.Storage { return newStore(b) })
+}

@@ -24,6 +24,7 @@ type watch struct {
 	// several: there may have been statements whose tags were not seen, so that
 	// the last one does not tell what became of the transaction.
 	several bool
+	values  sync.Map
 
 	mu        sync.Mutex
 	ended     bool
@@ -68,6 +69,9 @@ func (w *watch) OnEnd(f func(committed bool)) {
 		f(w.committed) // not written any more
 	}
 }
+
+// TxValues implements storage.EndNotifier.
+func (w *watch) TxValues() *sync.Map { return &w.values }
 
 func (s *state) end(w *watch, committed bool) {
 	s.open.CompareAndSwap(w, nil)

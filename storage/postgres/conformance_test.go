@@ -59,3 +59,7 @@ func TestConformanceOfAnOrdinaryPool(t *testing.T) {
 }
 
 var _ = stdlib.GetDefaultDriver // its import names the driver "pgx"
+
+func BenchmarkStorage(b *testing.B) {
+	storagetest.Bench(b, func(b *testing.B) storage.Storage { return newStore(b, postgres.Config{}) })
+}

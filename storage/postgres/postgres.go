@@ -1,5 +1,10 @@
 // Package postgres opens a gormstore.Store on PostgreSQL 13 or later, through
 // pgx.
+//
+// An error ends a transaction on PostgreSQL, and a publish in it fails with
+// storage.ErrTxDone. What a *sql.Tx does not show is that COMMIT or ROLLBACK was
+// run in it as a statement: what follows is then committed by itself, a publish
+// too. End it by its methods.
 package postgres
 
 import (

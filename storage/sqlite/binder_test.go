@@ -2,6 +2,7 @@ package sqlite_test
 
 import (
 	"database/sql"
+	"sync"
 	"testing"
 
 	"github.com/capbus/gocap/storage"
@@ -17,19 +18,22 @@ type ownTx struct {
 type (
 	telling struct {
 		*sql.Tx
-		onEnd *func(bool)
+		onEnd  *func(bool)
+		values *sync.Map
 	}
 	asked struct{ *sql.Tx }
 )
 
-func (e telling) OnEnd(f func(bool)) { *e.onEnd = f }
-func (asked) Ended() bool            { return true }
-func (asked) TxKey() any             { return "key" }
+func (e telling) OnEnd(f func(bool))  { *e.onEnd = f }
+func (e telling) TxValues() *sync.Map { return e.values }
+func (asked) Ended() bool             { return true }
+func (asked) TxKey() any              { return "key" }
 
 // TestWhatABinderFoundTellsOfItsEnd through the Writer, in its own way.
 func TestWhatABinderFoundTellsOfItsEnd(t *testing.T) {
 	t.Parallel()
 	var f func(bool)
+	var values sync.Map
 	s := newStore(t, func(c *sqlite.Config) {
 		c.Binders = []storage.TxBinder{func(tx any) (storage.Execer, bool, error) {
 			own, ok := tx.(ownTx)
@@ -37,7 +41,7 @@ func TestWhatABinderFoundTellsOfItsEnd(t *testing.T) {
 			case !ok:
 				return nil, false, nil
 			case own.how == "tells":
-				return telling{own.tx, &f}, true, nil
+				return telling{own.tx, &f, &values}, true, nil
 			default:
 				return asked{own.tx}, true, nil
 			}
@@ -58,6 +62,9 @@ func TestWhatABinderFoundTellsOfItsEnd(t *testing.T) {
 		t.Fatal("the Writer does not tell of the end")
 	}
 	told := 0
+	if n.TxValues() != &values {
+		t.Error("the values are not those of the transaction")
+	}
 	n.OnEnd(func(bool) { told++ })
 	if f == nil {
 		t.Fatal("what the binder found was not asked to tell")

@@ -58,3 +58,7 @@ func TestConformanceOfAnOrdinaryPool(t *testing.T) {
 		})
 	}
 }
+
+func BenchmarkStorage(b *testing.B) {
+	storagetest.Bench(b, func(b *testing.B) storage.Storage { return newStore(b) })
+}

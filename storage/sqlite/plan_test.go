@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -118,6 +119,39 @@ func everything(t *testing.T, s *gormstore.Store) {
 	must(t, err)
 	tidy(t, s, in)
 	must(t, out.Beat(t.Context()))
+	heads(t, s, out, in)
+}
+
+// heads runs what is about rows with a key.
+func heads(t *testing.T, s *gormstore.Store, out, in storage.Member) {
+	t.Helper()
+	gone := join(t, s, storage.Inbox)
+	for i, key := range []string{"a", "a", "b"} {
+		o, r := outgoing(0), incoming(key+strconv.Itoa(i))
+		o.Key, r.Key = key, key
+		publish(t, s, o)
+		_, err := gone.Accept(t.Context(), r)
+		must(t, err)
+	}
+	must(t, gone.Leave(t.Context()))
+	for m, q := range map[storage.Member]storage.HeadQuery{out: {}, in: {Group: "g", Subscriber: "s"}} {
+		q.Limit = 10
+		found, err := m.Heads(t.Context(), q)
+		must(t, err)
+		q.Keys = []string{"a", "b", "c"}
+		asked, err := m.Heads(t.Context(), q)
+		must(t, err)
+		if len(found) != 2 || len(asked) != 2 {
+			t.Fatalf("heads: %v, asked for: %v", found, asked)
+		}
+	}
+	q := inLane(5)
+	q.Stale = time.Microsecond
+	taken, err := in.TakeOver(t.Context(), q)
+	must(t, err)
+	if len(taken) != 2 {
+		t.Fatalf("stale: %v", taken)
+	}
 }
 
 func tidy(t *testing.T, s *gormstore.Store, in storage.Member) {

@@ -98,6 +98,11 @@ func bindEnd(e *env) {
 					told.Add(1)
 				}
 			})
+			again, err := e.store.Bind(tx.Value())
+			e.must(err, "bind again")
+			if n.TxValues() == nil || n.TxValues() != again.(storage.EndNotifier).TxValues() {
+				e.Errorf("writers of one transaction have different TxValues")
+			}
 		}
 		if calls.Load() > 0 || ended(w) {
 			e.Errorf("the transaction is said to have ended before it has")

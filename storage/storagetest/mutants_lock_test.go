@@ -32,7 +32,7 @@ func (b *broken) first(m member, name string) bool {
 
 func lockMutants() []mutant {
 	return []mutant{
-		{"locks ignored", "lock/one", lockingBy(func(b *broken, m member, q *query) bool { q.Locked = false; return true })},
+		{"locks ignored", "lock/one", lockingBy(func(_ *broken, _ member, q *query) bool { q.Locked = false; return true })},
 		{"one lock for all", "lock/lanes", lockingBy(func(b *broken, m member, q *query) bool {
 			return !q.Locked || b.first(m, "all")
 		})},
@@ -42,7 +42,7 @@ func lockMutants() []mutant {
 		{"ids are locked", "lock/without", lockingBy(func(b *broken, m member, q *query) bool {
 			return !q.Locked || b.first(m, "any")
 		})},
-		{"always locked", "lock/without", lockingBy(func(b *broken, m member, q *query) bool { q.Locked = len(q.IDs) == 0; return true })},
+		{"always locked", "lock/without", lockingBy(func(_ *broken, _ member, q *query) bool { q.Locked = len(q.IDs) == 0; return true })},
 		{"a lock for ever", "lock/left", lockingBy(func(b *broken, m member, q *query) bool {
 			return !q.Locked || len(q.IDs) > 0 || b.first(m, "s")
 		})},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"reflect"
+	"sync"
 
 	"github.com/capbus/gocap/storage"
 )
@@ -49,6 +50,8 @@ type liar struct{ storage.Writer }
 func (l liar) OnEnd(f func(bool)) {
 	l.Writer.(storage.EndNotifier).OnEnd(func(bool) { f(true) })
 }
+
+func (l liar) TxValues() *sync.Map { return l.Writer.(storage.EndNotifier).TxValues() }
 
 func txMutants() []mutant {
 	return append(appendMutants(), []mutant{

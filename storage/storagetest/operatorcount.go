@@ -15,7 +15,7 @@ func operatorBytes(e *env) {
 	m := e.join(storage.Outbox)
 	recs := e.messages(5, m)
 	for _, r := range recs {
-		r.Body = make([]byte, storage.MaxPageBytes/3) // with the headers, three are too much
+		r.Body = make([]byte, storage.MaxPageBytes/3+1)
 		e.publish(r)
 	}
 	f, p := storage.Filter{Box: storage.Outbox, Version: e.version}, storage.Page{Limit: 5, Content: true, Oldest: true}

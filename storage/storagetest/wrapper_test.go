@@ -29,6 +29,7 @@ type broken struct {
 
 	accept    func(ctx context.Context, m member, recs records) (records, error)
 	due       func(ctx context.Context, m member, q query) (records, time.Duration, error)
+	heads     func(ctx context.Context, m member, q storage.HeadQuery) ([]storage.Head, error)
 	takeOver  func(ctx context.Context, m member, q query) (records, error)
 	claim     func(ctx context.Context, m member, recs records) (records, error)
 	settle    func(ctx context.Context, m member, outcomes []storage.Outcome) ([]storage.ID, error)
@@ -186,6 +187,13 @@ func (m *brokenMember) Due(ctx context.Context, q query) (records, time.Duration
 		return m.b.due(ctx, m.Member, q)
 	}
 	return m.Member.Due(ctx, q)
+}
+
+func (m *brokenMember) Heads(ctx context.Context, q storage.HeadQuery) ([]storage.Head, error) {
+	if m.b.heads != nil {
+		return m.b.heads(ctx, m.Member, q)
+	}
+	return m.Member.Heads(ctx, q)
 }
 
 func (m *brokenMember) TakeOver(ctx context.Context, q query) (records, error) {

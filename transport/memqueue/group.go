@@ -18,6 +18,8 @@ type group struct {
 	queue     queue
 	waiting   map[*item]struct{} // nacked, until their time has come
 	linger    *time.Timer        // runs while there is no receiver
+	single    bool               // only the receiver that came first gets deliveries
+	joins     uint64             // receivers so far
 }
 
 // declare returns the group of a source, with its patterns added.
@@ -32,6 +34,7 @@ func (q *Queue) declare(src transport.Source) *group {
 		}
 		q.groups[src.Group] = g
 	}
+	g.single = g.single || src.Ordered
 	for _, p := range src.Topics {
 		g.patterns[p] = struct{}{}
 	}
@@ -51,6 +54,19 @@ func (g *group) notify() {
 	for r := range g.receivers {
 		r.notify()
 	}
+}
+
+// active reports whether a receiver gets deliveries.
+func (g *group) active(r *receiver) bool {
+	if !g.single {
+		return true
+	}
+	for other := range g.receivers {
+		if other.joined < r.joined {
+			return false
+		}
+	}
+	return true
 }
 
 // add appends a new copy of a message.

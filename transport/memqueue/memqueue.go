@@ -24,6 +24,8 @@
 //   - A group does not ack within Config.ConfirmTimeout, such as one with a
 //     backlog in front of slow handlers: ErrBusy, so the message waits
 //     in its outbox and no attempt is counted.
+//   - A group with an ordered Source delivers to the receiver that came first,
+//     until that one has left.
 //   - A message published while a group is not there is not for that group. A
 //     process of several buses that must not miss one calls Declare for all
 //     groups first and chooses Linger to cover its start.
@@ -91,10 +93,11 @@ func (q *Queue) Check(context.Context) error {
 // heartbeat it left behind.
 func (q *Queue) Traits() transport.Traits {
 	return transport.Traits{
-		Name:        "memqueue",
-		Destination: "this process",
-		Ordered:     true,
-		Routing:     true,
-		Wildcards:   true,
+		Name:         "memqueue",
+		Destination:  "this process",
+		Ordered:      true,
+		SingleActive: true,
+		Routing:      true,
+		Wildcards:    true,
 	}
 }

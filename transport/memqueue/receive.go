@@ -17,6 +17,7 @@ type receiver struct {
 
 	// guarded by the Queue's mutex
 	group  *group // nil: disconnected
+	joined uint64 // its place among the receivers of the group
 	inHand map[*item]struct{}
 }
 
@@ -96,7 +97,8 @@ func (q *Queue) join(r *receiver, src transport.Source) error {
 	g := q.declare(src)
 	g.stopLinger()
 	g.receivers[r] = struct{}{}
-	r.group = g
+	g.joins++
+	r.group, r.joined = g, g.joins
 	return nil
 }
 
@@ -114,13 +116,14 @@ func (q *Queue) leave(r *receiver) {
 	if len(g.receivers) == 0 {
 		q.abandon(g)
 	}
+	g.notify() // it may be another's turn
 }
 
 // take puts what is queued into the receiver's hands, as far as its window goes.
 func (q *Queue) take(r *receiver) []transport.Delivery {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if r.group == nil {
+	if r.group == nil || !r.group.active(r) {
 		return nil
 	}
 	var batch []transport.Delivery

@@ -52,6 +52,8 @@ type wrong struct {
 	failToAll    bool // what fails goes to all groups
 	failForever  bool // nothing is parked
 	nackCounts   bool // as an attempt
+	notSingle    bool // an ordered source is as any other
+	lostAtEnd    bool // what a lost receiver had comes again, behind the rest
 	sick         bool
 }
 
@@ -61,6 +63,8 @@ type bqueue struct {
 	changed  chan struct{}  // closed and replaced at each change
 	failures map[string]int // by id
 	deaf     bool
+	single   bool
+	line     []*breceiver // in the order in which they came
 }
 
 func newBroker(w wrong) *broker {
@@ -68,7 +72,7 @@ func newBroker(w wrong) *broker {
 }
 
 func (b *broker) Traits() transport.Traits {
-	return transport.Traits{Name: "broker", Ordered: true, Routing: true, Wildcards: true, BrokerRetry: true, MaxMessage: 1 << 20}
+	return transport.Traits{Name: "broker", Ordered: true, SingleActive: true, Routing: true, Wildcards: true, BrokerRetry: true, MaxMessage: 1 << 20}
 }
 
 // cut loses every Receive.
@@ -185,6 +189,7 @@ func (b *broker) declare(src transport.Source) *bqueue {
 		q = &bqueue{changed: make(chan struct{}), failures: map[string]int{}}
 		b.queues[src.Group] = q
 	}
+	q.single = q.single || src.Ordered && !b.notSingle
 	for _, p := range src.Topics {
 		if !slices.Contains(q.patterns, p) {
 			q.patterns = append(q.patterns, p)
@@ -196,6 +201,7 @@ func (b *broker) declare(src transport.Source) *bqueue {
 func (b *broker) Receive(ctx context.Context, src transport.Source, deliver func(context.Context, []transport.Delivery)) error {
 	cut := b.lifetime()
 	r := &breceiver{b: b, q: b.declare(src), ctx: ctx, window: src.Window, retry: src.Retry}
+	r.join()
 	defer r.leave()
 	for {
 		select {
@@ -245,7 +251,7 @@ type breceiver struct {
 func (r *breceiver) take() (batch []transport.Delivery, changed <-chan struct{}) {
 	r.b.mu.Lock()
 	defer r.b.mu.Unlock()
-	for len(r.q.msgs) > 0 && !r.q.deaf && (r.b.noWindow || len(r.held) < r.window) {
+	for len(r.q.msgs) > 0 && !r.q.deaf && (!r.q.single || r.q.line[0] == r) && (r.b.noWindow || len(r.held) < r.window) {
 		i := 0
 		if r.b.backwards {
 			i = len(r.q.msgs) - 1
@@ -266,19 +272,33 @@ func (r *breceiver) take() (batch []transport.Delivery, changed <-chan struct{})
 	return batch, r.q.changed
 }
 
+func (r *breceiver) join() {
+	r.b.mu.Lock()
+	defer r.b.mu.Unlock()
+	r.q.line = append(r.q.line, r)
+}
+
 func (r *breceiver) leave() {
 	r.b.mu.Lock()
 	defer r.b.mu.Unlock()
 	r.left = true
+	r.q.line = slices.DeleteFunc(r.q.line, func(x *breceiver) bool { return x == r })
 	r.q.put(r.again...)
 	if r.b.lostDrops || r.dropped {
 		return
 	}
+	var back []*transport.Message
 	for _, d := range r.held {
 		if !r.b.mixed[d.stored.ID] {
-			r.q.put(d.stored)
+			back = append(back, d.stored)
 		}
 	}
+	if r.b.lostAtEnd {
+		r.q.put(back...)
+		return
+	}
+	r.q.msgs = append(back, r.q.msgs...)
+	r.q.put()
 }
 
 // bdelivery is one message in hand.

@@ -62,17 +62,26 @@ func (e *env) receiveAgain(group string, window int, topics ...string) *receiver
 
 // start starts a receiver and does not wait.
 func (e *env) start(group string, window int, inDeliver func(context.Context, *delivery), topics ...string) *receiver {
-	r := e.prepare(group, window, topics...)
+	return e.startSource(transport.Source{Group: e.group(group), Topics: topics, Window: window}, inDeliver)
+}
+
+func (e *env) startSource(src transport.Source, inDeliver func(context.Context, *delivery)) *receiver {
+	r := e.prepareSource(src)
 	r.inDeliver = inDeliver
 	r.run()
 	return r
 }
 
 func (e *env) prepare(group string, window int, topics ...string) *receiver {
+	return e.prepareSource(transport.Source{Group: e.group(group), Topics: topics, Window: window})
+}
+
+func (e *env) prepareSource(src transport.Source) *receiver {
 	probe := probePrefix + newID()
+	src.Topics = append([]string{probe}, src.Topics...)
 	return &receiver{
 		e:      e,
-		src:    transport.Source{Group: e.group(group), Topics: append([]string{probe}, topics...), Window: window},
+		src:    src,
 		probe:  probe,
 		done:   make(chan struct{}),
 		arrive: make(chan struct{}, 1),

@@ -111,6 +111,7 @@ func cases() []testCase {
 		declareCases(),
 		reconnectCases(),
 		retryCases(),
+		orderedCases(),
 	} {
 		all = append(all, topic...)
 	}
@@ -120,4 +121,5 @@ func cases() []testCase {
 func claimsRouting(tr transport.Transport) bool   { return tr.Traits().Routing }
 func claimsWildcards(tr transport.Transport) bool { return tr.Traits().Wildcards }
 func claimsRetry(tr transport.Transport) bool     { return tr.Traits().BrokerRetry }
+func claimsSingle(tr transport.Transport) bool    { return tr.Traits().SingleActive }
 func claimsOrder(tr transport.Transport) bool     { return tr.Traits().Ordered }

@@ -61,6 +61,8 @@ func TestBrokenTransportsAreRejected(t *testing.T) {
 		{"receive hangs", "receive ends with its context", "did not return", wrong{receiveHangs: true}},
 		{"receive fails at its end", "receive ends with its context", "nil was due", wrong{receiveFails: true}},
 		{"declare does nothing", "a declared group misses nothing", "no delivery", wrong{noDeclare: true}},
+		{"an ordered source is as any other", "an ordered group delivers to one receiver", "no delivery|in place|second receiver", wrong{notSingle: true}},
+		{"what was lost comes last", "the next receiver goes on in order", "in place", wrong{lostAtEnd: true}},
 		{"wildcards as a regular expression", "wildcards", "pattern", wrong{matching: matchRegexp()}},
 		{"# is one word or more", "wildcards", "did not arrive", wrong{matching: matchSomeWords}},
 		{"topics without case", "topics without wildcards are literal", "should not", wrong{matching: matchFold}},

@@ -1,4 +1,6 @@
 -- A row is in work while due_at is set, and final once expires_at is set.
+-- Unfinished rows with a key are found by it, never by due_at: there may be any
+-- number of them behind one that waits.
 --
 -- A look passes by what settled rows have left in the index on due times until a
 -- VACUUM. The default would leave a fifth of all rows there, retained ones
@@ -23,7 +25,7 @@ CREATE TABLE {schema}"{prefix}published" (
 ) WITH (autovacuum_vacuum_scale_factor = 0.05);
 
 CREATE INDEX "{prefix}published_due" ON {schema}"{prefix}published" (version, owner, due_at, seq)
-  WHERE due_at IS NOT NULL;
+  WHERE due_at IS NOT NULL AND (ordering_key IS NULL OR expires_at IS NOT NULL);
 CREATE INDEX "{prefix}published_expiry" ON {schema}"{prefix}published" (version, expires_at)
   WHERE due_at IS NULL;
 CREATE INDEX "{prefix}published_key" ON {schema}"{prefix}published" (version, ordering_key, seq)
@@ -55,7 +57,7 @@ CREATE TABLE {schema}"{prefix}received" (
 CREATE UNIQUE INDEX "{prefix}received_message" ON {schema}"{prefix}received"
   (version, group_name, subscriber, name, message_id);
 CREATE INDEX "{prefix}received_due" ON {schema}"{prefix}received" (version, owner, group_name, subscriber, due_at, seq)
-  WHERE due_at IS NOT NULL;
+  WHERE due_at IS NOT NULL AND (ordering_key IS NULL OR expires_at IS NOT NULL);
 CREATE INDEX "{prefix}received_expiry" ON {schema}"{prefix}received" (version, expires_at)
   WHERE due_at IS NULL;
 CREATE INDEX "{prefix}received_unowned" ON {schema}"{prefix}received" (version, group_name, subscriber, seq)

@@ -1,5 +1,6 @@
 -- Moments are microseconds since 1970 in UTC. A row is in work while due_at is
--- set, and final once expires_at is set.
+-- set, and final once expires_at is set. Unfinished rows with a key are found by
+-- it, never by due_at: there may be any number of them behind one that waits.
 CREATE TABLE "{prefix}published" (
   seq          INTEGER PRIMARY KEY AUTOINCREMENT,
   id           BLOB    NOT NULL UNIQUE,
@@ -20,7 +21,8 @@ CREATE TABLE "{prefix}published" (
 );
 
 -- The rowid, seq, ends every index.
-CREATE INDEX "{prefix}published_due" ON "{prefix}published" (version, owner, due_at) WHERE due_at IS NOT NULL;
+CREATE INDEX "{prefix}published_due" ON "{prefix}published" (version, owner, due_at)
+  WHERE due_at IS NOT NULL AND (ordering_key IS NULL OR expires_at IS NOT NULL);
 CREATE INDEX "{prefix}published_expiry" ON "{prefix}published" (version, expires_at) WHERE due_at IS NULL;
 CREATE INDEX "{prefix}published_key" ON "{prefix}published" (version, ordering_key)
   WHERE ordering_key IS NOT NULL AND expires_at IS NULL;
@@ -52,7 +54,7 @@ CREATE TABLE "{prefix}received" (
 );
 
 CREATE INDEX "{prefix}received_due" ON "{prefix}received" (version, owner, group_name, subscriber, due_at)
-  WHERE due_at IS NOT NULL;
+  WHERE due_at IS NOT NULL AND (ordering_key IS NULL OR expires_at IS NOT NULL);
 CREATE INDEX "{prefix}received_expiry" ON "{prefix}received" (version, expires_at) WHERE due_at IS NULL;
 CREATE INDEX "{prefix}received_unowned" ON "{prefix}received" (version, group_name, subscriber)
   WHERE owner IS NULL AND expires_at IS NULL;
