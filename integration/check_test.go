@@ -32,11 +32,10 @@ func settled(tb testing.TB, db *gorm.DB, window time.Duration) {
 // open counts the rows that have something to do.
 const open = "SELECT (SELECT count(*) FROM cap_published WHERE due_at IS NOT NULL) + (SELECT count(*) FROM cap_received WHERE due_at IS NOT NULL)"
 
-const stuck = `SELECT name||' status '||status||' owner '||ifnull(owner,'-')||' retries '||retries||' takeovers '||takeovers||
-	' due '||datetime(due_at/1000000,'unixepoch')||' '||last_error FROM (
+const stuck = `SELECT concat(name, ' status ', status, ' owner ', coalesce(owner, 0), ' retries ', retries, ' takeovers ', takeovers, ' ', last_error) FROM (
 		SELECT name, status, owner, retries, takeovers, due_at, last_error FROM cap_published UNION ALL
-		SELECT name||' '||group_name, status, owner, retries, takeovers, due_at, last_error FROM cap_received
-	) WHERE due_at IS NOT NULL LIMIT 20`
+		SELECT concat(name, ' ', group_name), status, owner, retries, takeovers, due_at, last_error FROM cap_received
+	) AS r WHERE due_at IS NOT NULL LIMIT 20`
 
 // verify checks a finished history against the business tables: they are
 // written by the application alone.

@@ -5,6 +5,7 @@ import (
 	"os"
 	"testing"
 
+	driver "github.com/go-sql-driver/mysql"
 	"go.uber.org/goleak"
 )
 
@@ -35,6 +36,7 @@ func TestMain(m *testing.M) {
 		busyChild()
 		return
 	}
+	_ = driver.SetLogger(&driver.NopLogger{}) // connections are cut on purpose
 	// gorm's cache of prepared statements has a goroutine that never ends.
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("gorm.io/gorm/internal/lru.NewLRU[...].func1"))
 }

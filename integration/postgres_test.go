@@ -49,7 +49,7 @@ func postgresDatabase(tb testing.TB) string {
 // postgresStore opens a store, and makes the business tables.
 func postgresStore(tb testing.TB, dsn string, conns int) *gormstore.Store {
 	tb.Helper()
-	store, err := postgres.Open(dsn, postgres.Config{MaxOpenConns: conns, GORM: &gorm.Config{Logger: logger.Discard}})
+	store, err := postgres.Open(dsn, postgres.Config{MaxConns: conns, GORM: &gorm.Config{Logger: logger.Discard}})
 	must(tb, err)
 	tb.Cleanup(func() { must(tb, store.Close()) })
 	must(tb, store.DB().Exec(`CREATE TABLE orders (id text PRIMARY KEY); CREATE TABLE effects (id text)`).Error)

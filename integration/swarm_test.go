@@ -40,7 +40,7 @@ func swarmDBs() []swarmDB {
 	return []swarmDB{{
 		name: "postgres",
 		open: func(dsn string) (*gormstore.Store, error) {
-			return postgres.Open(dsn, postgres.Config{MaxOpenConns: 4, GORM: &gorm.Config{Logger: logger.Discard}})
+			return postgres.Open(dsn, postgres.Config{MaxConns: 4, GORM: &gorm.Config{Logger: logger.Discard}})
 		},
 		create: func(t *testing.T) string { t.Helper(); return postgresDatabase(t) },
 		tables: []string{

@@ -94,7 +94,7 @@ func siteOnPostgres(tb testing.TB) *site {
 	tb.Helper()
 	dsn := postgresDatabase(tb)
 	store, err := storepg.Open(dsn, storepg.Config{
-		MaxOpenConns: 8, GORM: &gorm.Config{Logger: logger.Discard}, Binders: []storage.TxBinder{pgxtx.Bind},
+		MaxConns: 8, GORM: &gorm.Config{Logger: logger.Discard}, Binders: []storage.TxBinder{pgxtx.Bind},
 	})
 	must(tb, err)
 	tb.Cleanup(func() { must(tb, store.Close()) })

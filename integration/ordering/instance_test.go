@@ -41,7 +41,7 @@ func (m turn) rejected() bool { return m.N%50 == 33 }
 func open(db string) (*gormstore.Store, error) {
 	cfg := &gorm.Config{Logger: logger.Discard, SkipDefaultTransaction: true}
 	if strings.HasPrefix(db, "postgres://") {
-		return postgres.Open(db, postgres.Config{GORM: cfg, MaxOpenConns: 10})
+		return postgres.Open(db, postgres.Config{GORM: cfg, MaxConns: 10})
 	}
 	return sqlite.Open(db, sqlite.Config{Synchronous: "NORMAL", BusyTimeout: 20 * time.Second, GORM: cfg})
 }

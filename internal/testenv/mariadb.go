@@ -45,17 +45,21 @@ func mariaDBProcess(o own) (node, error) {
 	if err != nil {
 		return nil, err
 	}
-	data := filepath.Join(o.dir, "data")
-	if err := os.MkdirAll(data, 0o700); err != nil {
-		return nil, err
+	// A server that starts deletes the temporary tables that it finds, also those
+	// of another one that shares the folder.
+	data, tmp := filepath.Join(o.dir, "data"), filepath.Join(o.dir, "tmp")
+	for _, dir := range []string{data, tmp} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, err
+		}
 	}
 	// The system tables need no care: what is lost here is made again.
-	if err := prepare(o.dir, mariaDBUser, install, "--no-defaults", "--datadir="+data, "--skip-test-db",
+	if err := prepare(o.dir, mariaDBUser, install, "--no-defaults", "--datadir="+data, "--tmpdir="+tmp, "--skip-test-db",
 		"--auth-root-authentication-method=normal", "--innodb-flush-method=nosync"); err != nil {
 		return nil, err
 	}
 	args := []string{
-		server, "--no-defaults", "--datadir=" + data,
+		server, "--no-defaults", "--datadir=" + data, "--tmpdir=" + tmp,
 		"--bind-address=127.0.0.1", "--port=" + strconv.Itoa(o.port),
 		// Relative to the data, for the path of a socket may have no more than 107
 		// bytes; that of a test's folder can have more.

@@ -7,6 +7,12 @@
 // statement that follows is committed alone. On MariaDB a publish then fails
 // with storage.ErrTxDone; MySQL cannot tell inside a statement, so that there
 // only a handler's inbox transaction is safe from this. Return every error.
+//
+// InnoDB shows a commit to other sessions before it is on the disk, unless the
+// server has a binary log (log_bin, sync_binlog=1: the default of MySQL 8, not of
+// MariaDB). When the server crashes in between, a message may have been sent
+// whose transaction is gone; that transaction's COMMIT has not succeeded for the
+// application either. Switch the binary log on where that matters.
 package mysql
 
 import (

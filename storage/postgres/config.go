@@ -14,7 +14,7 @@ import (
 
 // Defaults of Config.
 const (
-	DefaultMaxOpenConns    = 20
+	DefaultMaxConns        = 20
 	DefaultConnMaxIdleTime = 5 * time.Minute
 )
 
@@ -24,10 +24,10 @@ type Config struct {
 	Schema, TablePrefix string
 	Binders             []storage.TxBinder
 
-	// MaxOpenConns bounds the connections of the pool, which stay open while they
+	// MaxConns bounds the connections of the pool, which stay open while they
 	// are in use now and then. Handlers with a transaction, and the application's
 	// own use of Store.DB, share them. Negative: no bound. Defaults to 20.
-	MaxOpenConns int
+	MaxConns int
 
 	// ConnMaxIdleTime is how long a connection may be idle before it is closed.
 	// Negative: for ever. Defaults to 5 min.
@@ -54,8 +54,8 @@ func (c Config) Validate() error {
 }
 
 func (c Config) withDefaults() Config {
-	if c.MaxOpenConns == 0 {
-		c.MaxOpenConns = DefaultMaxOpenConns
+	if c.MaxConns == 0 {
+		c.MaxConns = DefaultMaxConns
 	}
 	if c.ConnMaxIdleTime == 0 {
 		c.ConnMaxIdleTime = DefaultConnMaxIdleTime

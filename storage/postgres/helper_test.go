@@ -68,8 +68,8 @@ const testConns = 8
 
 func open(tb testing.TB, dsn string, cfg postgres.Config) *gormstore.Store {
 	tb.Helper()
-	if cfg.MaxOpenConns == 0 {
-		cfg.MaxOpenConns = testConns
+	if cfg.MaxConns == 0 {
+		cfg.MaxConns = testConns
 	}
 	s, err := postgres.Open(dsn, cfg)
 	must(tb, err)

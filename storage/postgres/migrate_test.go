@@ -22,7 +22,7 @@ import (
 
 // startAt opens a store, makes the tables and joins, as the start of a bus does.
 func startAt(ctx context.Context, dsn string) error {
-	s, err := postgres.Open(dsn, postgres.Config{MaxOpenConns: 2})
+	s, err := postgres.Open(dsn, postgres.Config{MaxConns: 2})
 	if err != nil {
 		return err
 	}

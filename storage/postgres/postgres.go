@@ -40,8 +40,8 @@ func Open(dsn string, cfg Config) (*gormstore.Store, error) {
 		return nil, fmt.Errorf("postgres: open: %w", err)
 	}
 	pool := stdlib.OpenDB(*conn)
-	pool.SetMaxOpenConns(cfg.MaxOpenConns)
-	pool.SetMaxIdleConns(max(cfg.MaxOpenConns, DefaultMaxOpenConns))
+	pool.SetMaxOpenConns(cfg.MaxConns)
+	pool.SetMaxIdleConns(max(cfg.MaxConns, DefaultMaxConns))
 	pool.SetConnMaxIdleTime(cfg.ConnMaxIdleTime)
 	db, err := gorm.Open(postgres.New(postgres.Config{Conn: pool}), cfg.gormConfig())
 	if err != nil {

@@ -230,7 +230,7 @@ func TestOneConnectionIsEnough(t *testing.T) {
 	t.Parallel()
 	for _, prepare := range []bool{false, true} {
 		cfg := quiet()
-		cfg.MaxOpenConns, cfg.GORM.PrepareStmt = 1, prepare
+		cfg.MaxConns, cfg.GORM.PrepareStmt = 1, prepare
 		s := newStore(t, cfg)
 		if n := s.MaxTx(); n != 1 {
 			t.Errorf("%d transactions at once", n)
