@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/hex"
+	"flag"
 	"os"
 	"strings"
 	"testing"
@@ -22,6 +23,11 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	// The tests wait for the server and for leases, not for this processor.
+	flag.Parse()
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
 	_ = driver.SetLogger(&driver.NopLogger{}) // connections are cut on purpose
 	// The cache of gorm's PrepareStmt mode never ends its goroutine.
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("gorm.io/gorm/internal/lru.NewLRU[...].func1"))

@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"testing"
@@ -13,6 +14,11 @@ import (
 const childDSN = "GOCAP_TEST_CHILD_DSN"
 
 func TestMain(m *testing.M) {
+	// The tests wait for the server and for leases, not for this processor.
+	flag.Parse()
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
 	if dsn := os.Getenv(childDSN); dsn != "" {
 		if err := startAt(context.Background(), dsn); err != nil {
 			fmt.Fprintln(os.Stderr, err)
