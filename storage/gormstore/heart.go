@@ -24,10 +24,16 @@ const heartRoom = 4
 // newHeart: a pool whose writers wait in a queue has a way of its own.
 func newHeart(db *sql.DB, d dialect) *heart {
 	h := &heart{}
-	if most := db.Stats().MaxOpenConnections; d.alone() && (most == 0 || most >= heartRoom) {
+	if d.alone() {
 		h.db = db
 	}
 	return h
+}
+
+// room tells whether the pool is large enough. Its owner may change that.
+func (h *heart) room() bool {
+	most := h.db.Stats().MaxOpenConnections
+	return most == 0 || most >= heartRoom
 }
 
 func (h *heart) join() {
@@ -92,7 +98,7 @@ func (h *heart) beat(ctx context.Context, q query) (int64, error) {
 // keep stores the connection for the next beat, if there is to be one.
 func (h *heart) keep(conn *sql.Conn) {
 	h.mu.Lock()
-	if h.conn == nil && h.members > 0 {
+	if h.conn == nil && h.members > 0 && h.room() {
 		h.conn, conn = conn, nil
 	}
 	h.mu.Unlock()
