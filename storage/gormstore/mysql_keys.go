@@ -3,6 +3,7 @@ package gormstore
 import (
 	"context"
 	"database/sql"
+	"encoding/hex"
 	"strings"
 
 	"github.com/capbus/gocap/storage"
@@ -51,9 +52,9 @@ func (d *mysql) placesOf(ctx context.Context, db querier, b storage.Box, version
 	where, args := d.keyLane(b, version, q.Group, q.Subscriber)
 	keys := make([]any, len(q.Keys))
 	for i, key := range q.Keys {
-		keys[i] = []byte(key)
+		keys[i] = hex.EncodeToString([]byte(key)) // as a value of a SELECT it would be a text of some character set
 	}
-	list := "SELECT ? AS v" + strings.Repeat(" UNION ALL SELECT ?", len(keys)-1)
+	list := "SELECT UNHEX(?) AS v" + strings.Repeat(" UNION ALL SELECT UNHEX(?)", len(keys)-1)
 	return readAll[int64](ctx, db, query{"SELECT s FROM (SELECT (SELECT seq FROM " + d.table(b) + mysqlByKey + " WHERE " + where +
 		" AND open_key = k.v ORDER BY seq LIMIT 1) AS s FROM (" + list + ") AS k) AS h WHERE s IS NOT NULL", append(args, keys...)})
 }

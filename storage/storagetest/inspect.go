@@ -124,9 +124,9 @@ func inspectLater(e *env) {
 		return
 	}
 	m := e.join(storage.Inbox)
-	begun := time.Now()
 	rec, other := e.delivery("failed", "s"), e.delivery("asked", "s")
 	e.accept(m, rec, other)
+	begun := time.Now()
 	e.mustSettle(m, storage.Outcome{ID: rec.ID, Kind: storage.Retry, Attempt: 1, After: time.Hour, Error: "x"},
 		storage.Outcome{ID: other.ID, Kind: storage.Postpone, After: time.Hour})
 	least := e.older(begun)
