@@ -207,3 +207,13 @@ func refused(t *testing.T, tr transport.Transport, subs ...subscribe.Subscriptio
 	}
 	return err
 }
+
+// failures returns how many failed attempts are counted of what waits.
+func (b *retryBroker) failures() (n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, q := range b.queue {
+		n += q.failed
+	}
+	return n
+}
