@@ -46,7 +46,7 @@ func (r *rabbit) third(t *testing.T, onFailed func(cap.FailedInfo), subs ...subs
 	})
 	must(t, err)
 	must(t, bus.Start(t.Context()))
-	t.Cleanup(func() { must(t, bus.Stop(context.Background())) })
+	t.Cleanup(func() { must(t, bus.Stop(context.WithoutCancel(t.Context()))) })
 	return bus
 }
 

@@ -28,7 +28,7 @@ func TestWithoutAnInboxAMessageIsAckedWhenItIsHandled(t *testing.T) {
 		release := make(chan struct{})
 		var info subscribe.Info
 		var txErr error
-		r := running(t, onBroker(b), subscribe.To("t", func(ctx context.Context, s string) error {
+		r := running(t, onBroker(b), subscribe.To("t", func(ctx context.Context, _ string) error {
 			info, _ = subscribe.InfoFromContext(ctx)
 			_, txErr = storage.TxFromContext(ctx)
 			<-release

@@ -95,7 +95,7 @@ func (s *shop) remove(ctx context.Context, p setup.Product) error {
 
 // unparkAll is what an operator does when the cause is mended.
 func unparkAll(ctx context.Context, s *setup.Service) error {
-	broker := s.Broker.ForVersion(s.Version).(*rabbitmq.Transport) //nolint:forcetypeassert,errcheck // a transport's other versions are of its type
+	broker := s.Broker.ForVersion(s.Version).(*rabbitmq.Transport) //nolint:forcetypeassert // a transport's other versions are of its type
 	for {
 		switch p, err := broker.Unpark(ctx, "thirdparty."+s.Version, ""); {
 		case errors.Is(err, rabbitmq.ErrNotParked):
