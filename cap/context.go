@@ -27,7 +27,8 @@ func ContextWithTx(ctx context.Context, tx Tx) context.Context {
 // TxFromContext returns the transaction of ContextWithTx, else that of the inbox
 // row whose handler runs with ctx; that one begins when it is first asked for,
 // and the handler's success commits it. Its type is the storage's: *gorm.DB in
-// gormstore. Error: ErrNoTx, or why it could not begin.
+// gormstore. Error: ErrNoTx (in a group
+// without an inbox, too), or why it could not begin.
 func TxFromContext(ctx context.Context) (Tx, error) {
 	if tx := ctx.Value(txKey{}); !isNil(tx) {
 		return tx, nil

@@ -216,7 +216,7 @@ func (e *engines) stop(ctx context.Context, end ending) error {
 		if hurry != nil && ctx.Err() != nil {
 			end = newEnding(ctx, time.Until(end.deadline))
 		}
-		if n := e.dispatcher.Hand().Len() + e.consumer.Hand().Len(); n > 0 {
+		if n := e.dispatcher.Hand().Len() + e.consumer.InWork(); n > 0 {
 			err = fmt.Errorf("%d messages were in work when the time was up; they will be sent or handled again", n)
 		}
 	}

@@ -95,6 +95,16 @@ func (c *Consumer) OnLater(f func(in time.Duration, passed bool)) { c.later = f 
 // Hand is what this consumer has in hand.
 func (c *Consumer) Hand() *rows.Hand { return &c.desk.Hand }
 
+// InWork is how many messages this consumer has in hand, with those of groups
+// without an inbox.
+func (c *Consumer) InWork() int {
+	n := c.desk.Hand.Len()
+	for _, g := range c.groups {
+		n += int(g.direct.Load())
+	}
+	return n
+}
+
 // Groups are the groups that Run serves.
 func (c *Consumer) Groups() []string {
 	names := make([]string, len(c.groups))
@@ -116,12 +126,17 @@ func (c *Consumer) Sources() []transport.Source {
 // Run starts handlers until take ends, receives until receive ends, lets handlers
 // run on the context work, and stores outcomes until last ends; then it has
 // finished. Each is to end no earlier than the one before. What is received
-// after take has ended is stored and acked, and left to whoever runs next.
+// after take has ended is stored and acked, and left to whoever runs next; a
+// group without an inbox gives it back.
 func (c *Consumer) Run(take, receive, work, last context.Context) {
 	var loops, desk sync.WaitGroup
 	desk.Go(func() { c.desk.Run(work, last) })
 	for _, g := range c.groups {
 		for range g.receiverCount() {
+			if g.source.Retry != nil {
+				loops.Go(func() { g.receiveDirect(take, last) })
+				continue
+			}
 			loops.Go(func() { g.receive(receive, work) })
 		}
 		for range g.workers {
@@ -146,9 +161,7 @@ func (c *Consumer) Run(take, receive, work, last context.Context) {
 
 func (c *Consumer) giveBackQueued() {
 	for _, g := range c.groups {
-		for _, r := range g.queue.Empty() {
-			c.desk.GiveBack(r)
-		}
+		g.giveBackQueued()
 	}
 }
 
@@ -232,7 +245,7 @@ func (c *Consumer) resolve() error {
 		errs = append(errs, s.Validate(), c.checkQueue(s))
 		full = append(full, s)
 	}
-	if err := errors.Join(append(errs, duplicates(full))...); err != nil {
+	if err := errors.Join(append(errs, duplicates(full), checkRetries(full))...); err != nil {
 		return err
 	}
 	byName := map[string]*group{}
@@ -245,6 +258,9 @@ func (c *Consumer) resolve() error {
 		}
 		rt := newRoute(c, g, s)
 		c.lanes[laneKey{g.name, rt.name}] = rt
+	}
+	for _, g := range c.groups {
+		g.boundDirect()
 	}
 	return nil
 }
@@ -260,6 +276,10 @@ func (c *Consumer) checkQueue(s Subscription) error {
 	if traits := c.cfg.Transport.Traits(); s.ordered && !traits.SingleActive {
 		return fmt.Errorf("subscription %s: Ordered needs a queue that delivers to one consumer at a time, which transport %s has not; "+
 			"take another transport, or leave Ordered out", s, traits.Name)
+	}
+	if traits := c.cfg.Transport.Traits(); s.retry != nil && !traits.BrokerRetry {
+		return fmt.Errorf("subscription %s: transport %s cannot try a message again by itself; "+
+			"leave BrokerRetry out, and the group has an inbox", s, traits.Name)
 	}
 	return nil
 }

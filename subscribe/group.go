@@ -31,13 +31,15 @@ type group struct {
 	workers int
 	window  int
 	bytes   atomic.Int64 // of headers and bodies in hand
+	direct  atomic.Int64 // deliveries in hand, without an inbox
+	nobody  *route       // handles those that match no subscription
 
 	mu        sync.Mutex
 	free      *sync.Cond
 	fresh     int // rows from the transport in hand
 	pause     pausing
 	receivers receiving
-	runs      map[*Run]struct{} // handlers that run
+	runs      map[*Run]bool // handlers that run; true: of a row
 }
 
 // route is a subscription as this bus serves it.
@@ -60,7 +62,8 @@ func newGroup(c *Consumer, name string) *group {
 		source: transport.Source{Group: c.queueName(name), Window: max(1, c.cfg.BatchSize)},
 	}
 	g.free = sync.NewCond(&g.mu)
-	g.pause.changed, g.receivers.begun, g.runs = make(chan struct{}), map[*receiver]struct{}{}, map[*Run]struct{}{}
+	g.pause.changed, g.receivers.begun, g.runs = make(chan struct{}), map[*receiver]struct{}{}, map[*Run]bool{}
+	g.nobody = &route{group: g, handler: HandlerFunc(nobody)}
 	g.queue = rows.NewQueue(func(rt *route) int {
 		if rt.concurrency > 0 {
 			return rt.concurrency
@@ -93,9 +96,18 @@ func newRoute(c *Consumer, g *group, s Subscription) *route {
 	g.routes = append(g.routes, rt)
 	g.source.Topics = append(g.source.Topics, s.topic)
 	g.source.Ordered = g.source.Ordered || s.ordered
+	g.source.Retry = s.retry
 	g.workers = max(g.workers, s.concurrency)
 	g.window = max(minWindow, 4*g.workers)
 	return rt
+}
+
+// boundDirect has the broker deliver to a group without an inbox no more than
+// keeps its workers busy: others of the group may have free ones.
+func (g *group) boundDirect() {
+	if g.source.Retry != nil {
+		g.source.Window = max(1, (2*g.workers+g.receiverCount()-1)/max(1, g.receiverCount()))
+	}
 }
 
 // receive takes deliveries until ctx ends, unless the group is paused. A source
@@ -108,7 +120,7 @@ func (g *group) receive(take, work context.Context) {
 			return
 		}
 		begun := time.Now()
-		err := g.receiveOnce(until, work)
+		err := g.receiveOnce(until, func(ctx context.Context, batch []transport.Delivery) { g.deliver(ctx, work, batch) })
 		paused := until.Err() != nil
 		cancel()
 		if take.Err() != nil {
@@ -117,15 +129,20 @@ func (g *group) receive(take, work context.Context) {
 		if paused {
 			continue
 		}
-		if time.Since(begun) > 10*time.Second {
-			wait.Reset()
-		}
-		g.c.cfg.Log.Warn(take, "receiving interrupted, trying again", g.name, slog.String("group", g.name), slog.Any("err", err))
-		wait.Sleep(take)
+		g.interrupted(take, &wait, begun, err)
 	}
 }
 
-func (g *group) receiveOnce(take, work context.Context) (err error) {
+// interrupted waits until it is worth another try.
+func (g *group) interrupted(take context.Context, wait *backoff.Backoff, begun time.Time, err error) {
+	if time.Since(begun) > 10*time.Second {
+		wait.Reset()
+	}
+	g.c.cfg.Log.Warn(take, "receiving interrupted, trying again", g.name, slog.String("group", g.name), slog.Any("err", err))
+	wait.Sleep(take)
+}
+
+func (g *group) receiveOnce(take context.Context, deliver func(context.Context, []transport.Delivery)) (err error) {
 	ends := g.receiverBegins()
 	defer func() {
 		if p := recover(); p != nil {
@@ -136,9 +153,7 @@ func (g *group) receiveOnce(take, work context.Context) (err error) {
 		}
 		ends(err)
 	}()
-	return g.c.cfg.Transport.Receive(take, g.source, func(ctx context.Context, batch []transport.Delivery) {
-		g.deliver(ctx, work, batch)
-	})
+	return g.c.cfg.Transport.Receive(take, g.source, deliver)
 }
 
 var errSourceEnded = errors.New("the transport stopped receiving, without an error")

@@ -112,9 +112,11 @@ func (r *rig) start() *rig {
 // waits.
 func (r *rig) startUntil() (stop func()) {
 	r.t.Helper()
-	for _, src := range r.consumer.Sources() {
-		if err := r.queue.Declare(r.t.Context(), src); err != nil {
-			r.t.Fatal(err)
+	if dc, ok := r.cfg.Transport.(transport.Declarer); ok {
+		for _, src := range r.consumer.Sources() {
+			if err := dc.Declare(r.t.Context(), src); err != nil {
+				r.t.Fatal(err)
+			}
 		}
 	}
 	if err := r.keeper.Join(r.t.Context()); err != nil {

@@ -16,9 +16,7 @@ func (c *Consumer) Pause(name string) error {
 		return err
 	}
 	g.setPaused(true)
-	for _, r := range g.queue.Empty() {
-		c.desk.GiveBack(r)
-	}
+	g.giveBackQueued()
 	return nil
 }
 

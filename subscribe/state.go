@@ -1,6 +1,7 @@
 package subscribe
 
 import (
+	"slices"
 	"time"
 
 	"github.com/capbus/gocap/internal/rows"
@@ -111,7 +112,7 @@ func (g *group) beginRun(r *rows.Row) *Run {
 		return nil
 	}
 	run := &Run{Topic: r.Topic, Group: r.Group, Subscriber: r.Subscriber, MessageID: r.MessageID, Since: time.Now()}
-	g.runs[run] = struct{}{}
+	g.runs[run] = r.Tenure != nil
 	return run
 }
 
@@ -121,13 +122,14 @@ func (g *group) endRun(run *Run) {
 	delete(g.runs, run)
 }
 
-// busy reports whether a handler runs.
-func (c *Consumer) busy() bool {
-	for _, g := range c.groups {
-		g.mu.Lock()
-		n := len(g.runs)
-		g.mu.Unlock()
-		if n > 0 {
+// busy reports whether a handler of a row runs.
+func (c *Consumer) busy() bool { return slices.ContainsFunc(c.groups, (*group).busy) }
+
+func (g *group) busy() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, row := range g.runs {
+		if row {
 			return true
 		}
 	}

@@ -24,7 +24,8 @@ type Subscription struct {
 	backoff            func(attempt int) time.Duration
 	middleware         []Middleware
 	ordered            bool
-	errs               []error // of options
+	retry              *transport.BrokerRetry // nil: the group has an inbox
+	errs               []error                // of options
 }
 
 // To returns a subscription of fn to a topic, or to a pattern with the wildcards
@@ -154,6 +155,9 @@ func (s Subscription) Validate() error {
 	if s.build == nil {
 		errs = append(errs, errors.New("the subscription is the zero value; make it with subscribe.To"))
 	} else if err := transport.CheckPattern(s.topic); err != nil {
+		errs = append(errs, err)
+	}
+	if err := s.checkRetry(); err != nil {
 		errs = append(errs, err)
 	}
 	for _, n := range []struct{ what, name string }{{"group", s.group}, {"name", s.name}} {

@@ -8,7 +8,8 @@ import (
 )
 
 // Trace holds hooks on the way of a message in; what processor.Trace says of
-// hooks holds for these.
+// hooks holds for these. A group without an inbox (BrokerRetry) has Handle alone:
+// the others tell of rows.
 type Trace struct {
 	// Stored is called when deliveries of a group have been stored in the inbox:
 	// how many arrived, and how many rows they made. One delivery makes a row for

@@ -40,6 +40,10 @@ func (g *group) workOnce(next, work context.Context) bool {
 
 // run makes one attempt of a row and settles it.
 func (rt *route) run(work context.Context, r *rows.Row) {
+	if d, ok := r.Note.(*direct); ok {
+		rt.runDirect(work, r, d)
+		return
+	}
 	desk := rt.group.c.desk
 	if r.Tenure.Over() {
 		desk.GiveBack(r)
@@ -51,23 +55,28 @@ func (rt *route) run(work context.Context, r *rows.Row) {
 		return
 	}
 	defer rt.group.endRun(run)
-	ctx, cancel := rt.context(work, r)
+	ctx, cancel := rt.context(work, r.Tenure.Context())
 	defer cancel(nil)
 	m := message(r.Record)
 	inbox := &inboxTx{places: rt.group.c.places, ctx: ctx, cancel: cancel}
-	hctx := storage.ContextWithTx(ctx, inbox.get)
-	info := Info{Message: m, Group: r.Group, Subscriber: r.Subscriber, Attempt: r.Retries + 1}
-	hctx = contextWithInfo(hctx, info)
-	if f := rt.group.c.cfg.Context; f != nil {
-		hctx = f(hctx)
-	}
-	hctx, done := rt.group.c.cfg.Trace.handle(hctx, rt.group.c.cfg.Log, info)
+	hctx, done := rt.handling(storage.ContextWithTx(ctx, inbox.get), r, m)
 	err := errGoexit
 	defer func() {
 		done(err)
 		rt.finish(ctx, work, r, inbox, err)
 	}()
 	err = rt.call(hctx, m)
+}
+
+// handling completes the context of a handler and tells of it; done gets what it
+// returned.
+func (rt *route) handling(ctx context.Context, r *rows.Row, m *transport.Message) (hctx context.Context, done func(err error)) {
+	info := Info{Message: m, Group: r.Group, Subscriber: r.Subscriber, Attempt: r.Retries + 1}
+	ctx = contextWithInfo(ctx, info)
+	if f := rt.group.c.cfg.Context; f != nil {
+		ctx = f(ctx)
+	}
+	return rt.group.c.cfg.Trace.handle(ctx, rt.group.c.cfg.Log, info)
 }
 
 var errGoexit = errors.New("handler ended its goroutine (runtime.Goexit)")
@@ -103,10 +112,11 @@ func (rt *route) finish(ctx, work context.Context, r *rows.Row, inbox *inboxTx, 
 	rt.settle(ctx, work, r, err)
 }
 
-// context is the context of one attempt.
-func (rt *route) context(work context.Context, r *rows.Row) (context.Context, context.CancelCauseFunc) {
+// context is the context of one attempt. It ends with work, with the tenure, and
+// when its time is up.
+func (rt *route) context(work, tenure context.Context) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(work)
-	stop := context.AfterFunc(r.Tenure.Context(), func() { cancel(rows.ErrLeaseLost) })
+	stop := context.AfterFunc(tenure, func() { cancel(context.Cause(tenure)) })
 	release := func() {}
 	if rt.timeout > 0 {
 		cause := fmt.Errorf("handler took longer than %s: %w", rt.timeout, context.DeadlineExceeded)
@@ -163,12 +173,20 @@ func (rt *route) settle(ctx, work context.Context, r *rows.Row, err error) {
 		c.desk.GiveBack(r)
 		return
 	}
-	if cause := context.Cause(ctx); cause != nil && errors.Is(err, ctx.Err()) && !errors.Is(err, cause) {
-		err = fmt.Errorf("%w (%w)", err, cause) // says which limit it was
-	}
+	err = withCause(ctx, err)
 	o := rt.outcome(r, err)
-	rt.log(ctx, r, o, err)
+	if o.Kind != storage.Postpone {
+		rt.log(ctx, r, o.Kind == storage.Fail, err)
+	}
 	c.desk.Settle(r, o)
+}
+
+// withCause says which limit it was that ended the context.
+func withCause(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil && errors.Is(err, ctx.Err()) && !errors.Is(err, cause) {
+		return fmt.Errorf("%w (%w)", err, cause)
+	}
+	return err
 }
 
 func (rt *route) outcome(r *rows.Row, err error) storage.Outcome {
@@ -184,15 +202,14 @@ func (rt *route) outcome(r *rows.Row, err error) storage.Outcome {
 	return storage.Outcome{ID: r.ID, Kind: storage.Postpone, After: max(how.wait, time.Millisecond)}
 }
 
-func (rt *route) log(ctx context.Context, r *rows.Row, o storage.Outcome, err error) {
+func (rt *route) log(ctx context.Context, r *rows.Row, givenUp bool, err error) {
 	attrs := []slog.Attr{
 		slog.String("topic", r.Topic), slog.String("group", r.Group), slog.String("subscriber", r.Subscriber),
 		slog.String("msg_id", r.MessageID), slog.Int("attempt", r.Retries+1), slog.Any("err", err),
 	}
-	switch o.Kind {
-	case storage.Fail:
+	if givenUp {
 		rt.group.c.cfg.Log.Log.LogAttrs(ctx, slog.LevelError, "message not handled, given up", attrs...)
-	case storage.Retry:
-		rt.group.c.cfg.Log.Warn(ctx, "message not handled, trying again", r.Group+"\x00"+r.Subscriber, attrs...)
+		return
 	}
+	rt.group.c.cfg.Log.Warn(ctx, "message not handled, trying again", r.Group+"\x00"+r.Subscriber, attrs...)
 }

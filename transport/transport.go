@@ -133,6 +133,9 @@ type Retrier interface {
 	// is in one place or the other when Fail returns nil; after an error it is
 	// delivered again. It does nothing after another answer.
 	Fail(ctx context.Context, reason error) (parked bool, err error)
+	// Park is as Fail after the last attempt, whichever it is: the message is
+	// not to be tried again.
+	Park(ctx context.Context, reason error) error
 }
 
 // Traits is what the engines and the docs must know of a transport.

@@ -19,6 +19,7 @@ type Row struct {
 
 	Tenure *Tenure // under whose number it is worked on
 	Fresh  bool    // inserted by this process, not found by a look
+	Note   any     // the engine's own
 
 	claim claim
 	place *place // at the gate; nil: it came through none, or waits

@@ -72,12 +72,23 @@ type retried struct {
 
 func (d *retried) Attempt() int { return d.attempt }
 
-// Fail gives the message to the retry queue, or parks it. It is parked before it
-// is acked, so that it is in two places rather than in none.
+// Fail gives the message to the retry queue, or parks it.
 func (d *retried) Fail(ctx context.Context, reason error) (bool, error) {
 	if d.attempt < d.retry.Attempts {
 		return false, d.answer(rejected, 0)
 	}
+	return d.parkOnce(ctx, reason)
+}
+
+// Park parks the message.
+func (d *retried) Park(ctx context.Context, reason error) error {
+	_, err := d.parkOnce(ctx, reason)
+	return err
+}
+
+// parkOnce parks the message before it is acked, so that it is in two places
+// rather than in none. It reports whether it did.
+func (d *retried) parkOnce(ctx context.Context, reason error) (bool, error) {
 	if first, err := d.hand.reserve(d.tag); !first {
 		return false, err
 	}

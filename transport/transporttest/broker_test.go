@@ -52,6 +52,7 @@ type wrong struct {
 	failToAll    bool // what fails goes to all groups
 	failForever  bool // nothing is parked
 	nackCounts   bool // as an attempt
+	parkTries    bool // what is parked comes again
 	notSingle    bool // an ordered source is as any other
 	lostAtEnd    bool // what a lost receiver had comes again, behind the rest
 	sick         bool
@@ -396,4 +397,14 @@ func (d *bretrier) Fail(context.Context, error) (bool, error) {
 		}
 	})
 	return false, nil
+}
+
+func (d *bretrier) Park(context.Context, error) error {
+	b := d.r.b
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if d.answer() && b.parkTries {
+		d.r.q.put(d.stored)
+	}
+	return nil
 }

@@ -23,6 +23,12 @@ func retryCases() []testCase {
 			run:   checkParks,
 		},
 		{
+			name:  "a message can be parked at its first attempt",
+			why:   "Park is as Fail after the last attempt, whichever it is.",
+			needs: claimsRetry,
+			run:   checkParksAtOnce,
+		},
+		{
 			name:  "a nack is no attempt",
 			why:   "A Nack says that the attempt was none (the consumer stops).",
 			needs: claimsRetry,
@@ -78,6 +84,18 @@ func (d *delivery) fail(wantParked bool) {
 	}
 }
 
+func (d *delivery) park() {
+	d.r.e.Helper()
+	rd, ok := d.Delivery.(transport.Retrier)
+	if !ok {
+		d.r.e.Fatalf("a delivery of a Source with Retry is no Retrier")
+	}
+	d.answered()
+	if err := rd.Park(d.r.e.Context(), errors.New("handler refused")); err != nil {
+		d.r.e.Errorf("park: %v", err)
+	}
+}
+
 func checkFailWaits(e *env) {
 	const wait = 15 * pause
 	r := e.receiveRetry("g", transport.BrokerRetry{Attempts: 3, Wait: wait}, "retry.a")
@@ -103,6 +121,16 @@ func checkFailWaits(e *env) {
 	res.stored()
 	e.nothing(r)
 	e.nothing(other)
+}
+
+func checkParksAtOnce(e *env) {
+	r := e.receiveRetry("g", transport.BrokerRetry{Attempts: 3, Wait: pause}, "retry.a")
+	res := e.send(e.message("retry.a", "0"))
+	d := r.next()
+	d.attempt(1)
+	d.park()
+	res.stored()
+	e.nothing(r)
 }
 
 func checkParks(e *env) {

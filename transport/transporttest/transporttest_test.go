@@ -77,6 +77,7 @@ func TestBrokenTransportsAreRejected(t *testing.T) {
 		{"failed comes at once", "a failed attempt comes again after the wait, to its group alone", "it came again after", wrong{failAtOnce: true}},
 		{"failed comes to all groups", "a failed attempt comes again after the wait, to its group alone", "also got message", wrong{failToAll: true}},
 		{"nothing is parked", "after the last attempt a message is parked", "want true", wrong{failForever: true}},
+		{"what is parked comes again", "a message can be parked at its first attempt", "also got message", wrong{parkTries: true}},
 		{"a nack is an attempt", "a nack is no attempt", "attempt 2, want 1", wrong{nackCounts: true}},
 		{"no id", "the same id may be sent twice", "not", wrong{change: newIDs}},
 	} {
