@@ -11,7 +11,7 @@ import (
 // an application that uses the whole pool they would come too late, and the
 // rows would be lost to others.
 type heart struct {
-	db *sql.DB // nil: heartbeats share the pool
+	db *sql.DB // nil: a pool whose writers wait in a queue has a way of its own
 
 	mu      sync.Mutex
 	members int
@@ -21,13 +21,30 @@ type heart struct {
 // heartRoom is how large a pool must be for a connection that only beats.
 const heartRoom = 4
 
-// newHeart: a pool whose writers wait in a queue has a way of its own.
 func newHeart(db *sql.DB, d dialect) *heart {
-	h := &heart{}
-	if most := db.Stats().MaxOpenConnections; d.alone() && (most == 0 || most >= heartRoom) {
-		h.db = db
+	if !d.alone() {
+		db = nil
 	}
-	return h
+	return &heart{db: db}
+}
+
+// apart reports whether heartbeats have a connection of their own. An application
+// may make its pool smaller at any time: one that has no room gets it back.
+func (h *heart) apart() bool {
+	if h.db == nil {
+		return false
+	}
+	if most := h.db.Stats().MaxOpenConnections; most == 0 || most >= heartRoom {
+		return true
+	}
+	h.mu.Lock()
+	conn := h.conn
+	h.conn = nil
+	h.mu.Unlock()
+	if conn != nil {
+		_ = conn.Close() // it only gives the connection back
+	}
+	return false
 }
 
 func (h *heart) join() {

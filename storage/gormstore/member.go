@@ -112,7 +112,7 @@ func (m *member) Beat(ctx context.Context) error {
 }
 
 func (s *Store) beat(ctx context.Context, q query) (int64, error) {
-	if s.heart.db != nil {
+	if s.heart.apart() {
 		return s.heart.beat(ctx, q)
 	}
 	return s.execOne(s.urgent(ctx), q)
