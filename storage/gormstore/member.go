@@ -111,11 +111,15 @@ func (m *member) Beat(ctx context.Context) error {
 	return nil
 }
 
-func (s *Store) beat(ctx context.Context, q query) (int64, error) {
-	if s.heart.apart() {
-		return s.heart.beat(ctx, q)
+func (s *Store) beat(ctx context.Context, q query) (n int64, err error) {
+	if !s.heart.apart() {
+		return s.execOne(s.urgent(ctx), q)
 	}
-	return s.execOne(s.urgent(ctx), q)
+	err = s.untilFree(ctx, func() (err error) {
+		n, err = s.heart.beat(ctx, q)
+		return err
+	})
+	return n, err
 }
 
 // Leave implements storage.Member. A member that was declared dead stays so.
