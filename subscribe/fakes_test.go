@@ -98,6 +98,29 @@ func (m slowMember) Accept(ctx context.Context, recs ...*storage.Record) ([]*sto
 	return fresh, err
 }
 
+// thinStore has an inbox that takes a MiB a second.
+type thinStore struct{ *memstore.Store }
+
+type thinMember struct{ storage.Member }
+
+func (s *thinStore) Join(ctx context.Context, in storage.Instance) (storage.Member, error) {
+	m, err := s.Store.Join(ctx, in)
+	return thinMember{m}, err
+}
+
+func (m thinMember) Accept(ctx context.Context, recs ...*storage.Record) ([]*storage.Record, error) {
+	bytes := time.Duration(0)
+	for _, r := range recs {
+		bytes += time.Duration(len(r.Body))
+	}
+	select {
+	case <-time.After(bytes * time.Second >> 20):
+		return m.Member.Accept(ctx, recs...)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
 // wild is a transport whose Receive panics at first.
 type wild struct {
 	*memqueue.Queue

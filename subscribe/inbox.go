@@ -16,16 +16,27 @@ import (
 // acceptTimeout bounds one insert into the inbox.
 const acceptTimeout = 10 * time.Second
 
-// deliver stores a batch in the inbox, acks it, and starts its handlers. While
-// the inbox cannot take it the deliveries stay unanswered, so the broker sends
-// no more; when ctx ends before, they go back.
+// deliver stores a batch in the inbox, acks it, and starts its handlers. What is
+// more than a database can be relied on to take within acceptTimeout goes in
+// parts: the broker would send the same window again and again, and none of it
+// would ever be stored.
 func (g *group) deliver(ctx, work context.Context, batch []transport.Delivery) {
 	g.received()
+	for len(batch) > 0 {
+		recs, n := g.records(batch)
+		g.store(ctx, work, batch[:n], recs)
+		batch = batch[n:]
+	}
+}
+
+// store stores the records of deliveries. While the inbox cannot take them the
+// deliveries stay unanswered, so the broker sends no more; when ctx ends before,
+// they go back.
+func (g *group) store(ctx, work context.Context, batch []transport.Delivery, recs []*storage.Record) {
 	if !g.waitRoom(ctx) {
 		nack(batch)
 		return
 	}
-	recs := g.records(batch)
 	held := make([]storage.ID, 0, len(recs))
 	for _, rec := range recs {
 		if !inOrder(rec) { // those are found by a look
@@ -102,9 +113,10 @@ func (g *group) admitFresh(t *rows.Tenure, held []storage.ID, fresh []*storage.R
 }
 
 // records makes one record for each delivery and matching subscription, or one
-// for nobody.
-func (g *group) records(batch []transport.Delivery) []*storage.Record {
-	var recs []*storage.Record
+// for nobody, of the first n deliveries: those that end with the one that makes
+// the sum of headers and bodies exceed rows.MaxLookBytes.
+func (g *group) records(batch []transport.Delivery) (recs []*storage.Record, n int) {
+	var bytes int64
 	for _, d := range batch {
 		m := d.Message()
 		base := g.record(m)
@@ -112,14 +124,19 @@ func (g *group) records(batch []transport.Delivery) []*storage.Record {
 		for _, rt := range g.routes {
 			if base.Fault == "" && transport.Match(rt.topic, base.Topic) {
 				matched = true
+				bytes += rows.Size(base)
 				recs = append(recs, rt.record(base, m.Headers[transport.HeaderKey]))
 			}
 		}
 		if !matched {
 			recs = append(recs, base)
+			bytes += rows.Size(base)
+		}
+		if n++; bytes > rows.MaxLookBytes {
+			break
 		}
 	}
-	return recs
+	return recs, n
 }
 
 // record is the mapping from what arrived to a row of the inbox. A message

@@ -84,7 +84,7 @@ type Desk struct {
 	Hand Hand
 
 	cfg       Config
-	settler   settler
+	settler   *settler
 	gate      gate
 	callbacks callbacks
 
@@ -103,7 +103,7 @@ func NewDesk(cfg Config) *Desk {
 		cfg.Waiting = 100
 	}
 	d := &Desk{cfg: cfg, closing: make(chan struct{})}
-	d.settler = settler{log: cfg.Log, batch: cfg.Batch, wake: make(chan struct{}, 1)}
+	d.settler = newSettler(cfg.Log, cfg.Batch)
 	d.gate = gate{desk: d, wake: make(chan struct{}, 1), lanes: map[laneKey]*lane{}, under: map[*Row]struct{}{}}
 	d.callbacks = callbacks{desk: d, wake: make(chan struct{}, 1)}
 	return d

@@ -99,6 +99,34 @@ func TestAWriteThatHangsIsGivenUpAndTriedAgain(t *testing.T) {
 	})
 }
 
+// TestARowThatSomebodyHasLockedHoldsUpNoOther: its outcome is stored when it is
+// free, those of the others at once, and in batches.
+func TestARowThatSomebodyHasLockedHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := open(t, nil)
+		ids := o.insert(60, o.keeper.Current().Number(), 0)
+		begun := time.Now()
+		o.s.onSettle = func(ctx context.Context, outcomes []storage.Outcome) error {
+			for _, x := range outcomes {
+				if x.ID == ids[7] && time.Since(begun) < time.Hour {
+					return hang(ctx)
+				}
+			}
+			return nil
+		}
+		o.admit()
+		rs := o.take()
+		o.succeed(rs[:30]...)
+		<-time.After(11 * time.Second)
+		o.succeed(rs[30:]...)
+		<-time.After(20 * time.Second)
+		o.wantHand(1)
+		<-time.After(time.Hour)
+		o.wantHand(0)
+	})
+}
+
 func TestOutcomesUnderALostNumberAreGivenUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -25,15 +25,27 @@ type settlement struct {
 
 // settler writes outcomes in batches: what comes while one batch is written
 // makes the next. It holds no more than the engine has in hand.
+//
+// What could not be written in time goes to late, one outcome at a time and in
+// turns: a row that somebody has locked, such as a session of which its client
+// knows nothing any more, must not keep all others from being written.
 type settler struct {
 	log   *quiet.Logger
 	batch int
 	wake  chan struct{}
+	late  *settler // nil: it is the one of those that are late
 
 	mu     sync.Mutex
 	queue  []settlement
 	closed bool // nothing more will come: run ends when the queue is empty
 	ended  bool // run has ended: what comes all the same is not stored
+}
+
+func newSettler(log *quiet.Logger, batch int) *settler {
+	return &settler{
+		log: log, batch: batch, wake: make(chan struct{}, 1),
+		late: &settler{log: log, batch: 1, wake: make(chan struct{}, 1)},
+	}
 }
 
 func (s *settler) add(x settlement) {
@@ -59,6 +71,12 @@ func (s *settler) close() {
 
 func (s *settler) run(ctx context.Context) {
 	defer s.end()
+	if s.late != nil {
+		var late sync.WaitGroup
+		late.Go(func() { s.late.run(ctx) })
+		defer late.Wait()
+		defer s.late.close()
+	}
 	for {
 		batch, closed := s.next()
 		if len(batch) > 0 {
@@ -91,9 +109,9 @@ func (s *settler) next() (batch []settlement, closed bool) {
 	return batch, s.closed
 }
 
-// write stores a batch. It tries again until it is stored, the tenure is over
-// (a settle under its number is then tried once more: it changes nothing when
-// another has the row), or ctx ends.
+// write stores a batch. It tries again until it is stored, or late, the tenure is
+// over (a settle under its number is then tried once more: it changes nothing
+// when another has the row), or ctx ends.
 func (s *settler) write(ctx context.Context, batch []settlement) {
 	tenure := batch[0].row.Tenure
 	outcomes := make([]storage.Outcome, len(batch))
@@ -105,12 +123,17 @@ func (s *settler) write(ctx context.Context, batch []settlement) {
 		over := tenure.Over()
 		wctx, cancel := context.WithTimeout(ctx, settleTimeout)
 		lost, err := tenure.Settle(wctx, outcomes...)
+		late := wctx.Err() != nil && ctx.Err() == nil
 		cancel()
 		if err == nil {
 			finish(batch, lost)
 			return
 		}
 		s.log.Warn(ctx, "outcomes not stored, trying again", "", slog.Int("rows", len(batch)), slog.Any("err", err))
+		if late && !over {
+			s.later(batch)
+			return
+		}
 		if over || !wait.Sleep(ctx) {
 			for _, x := range batch {
 				x.done(false)
@@ -141,6 +164,17 @@ func (s *settler) end() {
 	s.mu.Unlock()
 	for _, x := range rest {
 		x.done(false)
+	}
+}
+
+// later puts outcomes back, behind others that are late.
+func (s *settler) later(batch []settlement) {
+	to := s.late
+	if to == nil {
+		to = s
+	}
+	for _, x := range batch {
+		to.add(x)
 	}
 }
 

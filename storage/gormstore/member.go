@@ -112,10 +112,10 @@ func (m *member) Beat(ctx context.Context) error {
 }
 
 func (s *Store) beat(ctx context.Context, q query) (n int64, err error) {
-	if s.heart.db == nil {
+	if !s.heart.apart() {
 		return s.execOne(s.urgent(ctx), q)
 	}
-	err = s.untilFree(ctx, func() error {
+	err = s.untilFree(ctx, func() (err error) {
 		n, err = s.heart.beat(ctx, q)
 		return err
 	})

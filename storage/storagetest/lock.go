@@ -128,7 +128,7 @@ func lockRenewed(e *env) {
 	if !e.locks() {
 		return
 	}
-	lease := 5 * e.cfg.lease
+	lease := 20 * e.cfg.lease
 	a, b := e.joinFor(storage.Inbox, lease), e.join(storage.Inbox)
 	const times = 40
 	begun := time.Now()
