@@ -10,7 +10,9 @@ import (
 // owner and lane, however many rows there are.
 type Inspector interface {
 	// Waiting tells of the unfinished rows of a version, an entry for each group
-	// that has some; in the outbox that is one, without a name.
+	// that has some; in the outbox that is one, without a name. Of rows with an
+	// ordering key it may look at the first of each key alone, which the others
+	// wait for, and only at those of some 100 keys of a lane.
 	Waiting(ctx context.Context, b Box, version string, most int) ([]Waiting, error)
 
 	// Versions tells of all versions that have unfinished rows in a box, in the

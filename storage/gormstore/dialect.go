@@ -227,9 +227,8 @@ type dialectChanges interface {
 type dialectOperator interface {
 	// operating begins a statement of an operator. What it says is in opSQL.
 	operating(b storage.Box) opWords
-	// apart finds the versions that there are, if indexes that begin with one can
-	// be walked within given ones alone.
-	apart(ctx context.Context, db querier, b storage.Box) ([]string, error)
+	// apart finds where indexes can be walked, in a version or, given none, in all.
+	apart(ctx context.Context, db querier, b storage.Box, version string) (parts, error)
 }
 
 // idSet holds ids of rows that a statement has changed.

@@ -13,18 +13,32 @@ import (
 
 var _ storage.Inspector = (*Store)(nil)
 
-// dialectHealth only reads, along the indexes on due times. A database that
-// cannot hop in one statement takes one for each step.
+// keysInspected is of how many keys of a lane the first row is looked at. Those
+// behind it wait for it.
+const keysInspected = 100
+
+// dialectHealth only reads, along the indexes on due times and on keys. A
+// database that cannot hop in one statement takes one for each step.
 type dialectHealth interface {
 	// waiting finds the first row of each owner, group and subscriber.
 	waiting(ctx context.Context, db querier, b storage.Box, version string, most int) ([]firstRow, error)
-	// versions finds those that have unfinished rows, in order.
+	// waitingKeys finds those of the keys of each group and subscriber.
+	waitingKeys(ctx context.Context, db querier, b storage.Box, version string, most int) ([]firstRow, error)
+	// versions finds those that have unfinished rows: one may be there more than
+	// once, for each index that has some of its rows.
 	versions(ctx context.Context, db querier, b storage.Box, most int) ([]storage.VersionRows, error)
 }
 
 // Waiting implements storage.Inspector.
 func (s *Store) Waiting(ctx context.Context, b storage.Box, version string, most int) ([]storage.Waiting, error) {
-	firsts, err := inspect(ctx, s, b, most, func() ([]firstRow, error) { return s.d.waiting(ctx, s.looks, b, version, most) })
+	firsts, err := inspect(ctx, s, b, most, func() ([]firstRow, error) {
+		firsts, err := s.d.waiting(ctx, s.looks, b, version, most)
+		if err != nil {
+			return nil, err
+		}
+		keyed, err := s.d.waitingKeys(ctx, s.looks, b, version, most)
+		return append(firsts, keyed...), err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("gormstore: waiting rows of %s: %w", b, err)
 	}
@@ -39,7 +53,8 @@ type firstRow struct {
 	unmatched int
 }
 
-// waitingOf puts the rows of each group together.
+// waitingOf puts the rows of each group together. Each that tells of unmatched
+// rows has counted those of its group.
 func waitingOf(firsts []firstRow, most int) []storage.Waiting {
 	slices.SortFunc(firsts, func(a, b firstRow) int { return cmp.Or(cmp.Compare(a.group, b.group), cmp.Compare(a.in, b.in)) })
 	var list []storage.Waiting
@@ -52,7 +67,7 @@ func waitingOf(firsts []firstRow, most int) []storage.Waiting {
 			list = append(list, w)
 		}
 		w := &list[len(list)-1]
-		w.Unmatched = min(most, w.Unmatched+f.unmatched)
+		w.Unmatched = min(most, max(w.Unmatched, f.unmatched))
 	}
 	return list
 }
@@ -76,7 +91,22 @@ func (s *Store) Versions(ctx context.Context, b storage.Box, most int) ([]storag
 	if err != nil {
 		return nil, fmt.Errorf("gormstore: versions in %s: %w", b, err)
 	}
-	return list, nil
+	return versionsOf(list, most), nil
+}
+
+// versionsOf puts the rows of each version together.
+func versionsOf(found []storage.VersionRows, most int) []storage.VersionRows {
+	slices.SortFunc(found, func(a, b storage.VersionRows) int { return cmp.Compare(a.Version, b.Version) })
+	var list []storage.VersionRows
+	for i, v := range found {
+		if i == 0 || v.Version != found[i-1].Version {
+			list = append(list, storage.VersionRows{Version: v.Version})
+		}
+		last := &list[len(list)-1]
+		last.Rows = min(most, last.Rows+v.Rows)
+		last.Living = last.Living || v.Living
+	}
+	return list
 }
 
 // versionRows reads an answer of version, number of rows, and whether an instance

@@ -57,21 +57,29 @@ func (d *mysql) countUnmatched(ctx context.Context, db querier, version, group s
 }
 
 func (d *mysql) versions(ctx context.Context, db querier, b storage.Box, most int) ([]storage.VersionRows, error) {
-	names, err := d.apart(ctx, db, b)
+	in, err := d.apart(ctx, db, b, "")
 	if err != nil {
 		return nil, err
 	}
 	var list []storage.VersionRows
-	for _, v := range names {
+	count := func(version, rows string, args ...any) error {
 		found, err := textOf("SELECT n.version, n.few, EXISTS (SELECT 1 FROM "+d.instances+
 			" WHERE box = ? AND version = n.version AND ended_at IS NULL AND beat_at + lease > "+mysqlNow+
-			") FROM (SELECT CAST(? AS BINARY) AS version, count(*) AS few FROM (SELECT 1 FROM "+d.table(b)+mysqlByDue+
-			" WHERE version = ? AND free_owner >= 0 LIMIT ?) AS f) AS n WHERE n.few > 0",
-			[]byte(b.String()), []byte(v), []byte(v), most).versionRows(ctx, db)
-		if err != nil {
+			") FROM (SELECT CAST(? AS BINARY) AS version, count(*) AS few FROM ("+rows+" LIMIT ?) AS f WHERE f.counts) AS n WHERE n.few > 0",
+			append(append([]any{[]byte(b.String()), []byte(version)}, args...), most)...).versionRows(ctx, db)
+		list = append(list, found...)
+		return err
+	}
+	for _, v := range in.versions {
+		if err := count(v, "SELECT TRUE AS counts FROM "+d.table(b)+mysqlByDue+" WHERE version = ? AND free_owner >= 0", []byte(v)); err != nil {
 			return nil, err
 		}
-		list = append(list, found...)
+	}
+	for _, l := range in.lanes {
+		where, args := d.inLanes(b, []keyedLane{l})
+		if err := count(l.version, "SELECT ordering_key IS NOT NULL AS counts FROM "+d.table(b)+mysqlByKey+" WHERE "+where, args...); err != nil {
+			return nil, err
+		}
 	}
 	return list, nil
 }

@@ -17,8 +17,25 @@ type mysqlWords struct {
 
 func (d *mysql) operating(b storage.Box) opWords { return &mysqlWords{d: d, b: b} }
 
-// apart: rows that an index is not for come first in each version of it.
-func (d *mysql) apart(ctx context.Context, db querier, b storage.Box) ([]string, error) {
+// apart: rows that an index is not for come first in each version of it, and in
+// each lane of the one on keys.
+func (d *mysql) apart(ctx context.Context, db querier, b storage.Box, version string) (in parts, err error) {
+	if in = oneVersion(version); version == "" {
+		if in.versions, err = d.allVersions(ctx, db, b); err != nil {
+			return in, err
+		}
+	}
+	for _, v := range in.versions {
+		lanes, err := d.keyedLanes(ctx, db, b, v)
+		if err != nil {
+			return in, err
+		}
+		in.lanes = append(in.lanes, lanes...)
+	}
+	return in, nil
+}
+
+func (d *mysql) allVersions(ctx context.Context, db querier, b storage.Box) ([]string, error) {
 	var found []string
 	last := []byte{}
 	for {
@@ -85,18 +102,18 @@ func mysqlBehind(columns []string, values []any) (string, []any) {
 
 func (w *mysqlWords) from(ix opIndex) string {
 	return w.rows() + map[opIndex]string{
-		bySeq: mysqlBySeq, byDelayed: mysqlByHeld, byFailed: mysqlByHeld, byDue: mysqlByDue, byExpiry: mysqlByExpiry,
+		bySeq: mysqlBySeq, byDelayed: mysqlByHeld, byFailed: mysqlByHeld, byDue: mysqlByDue, byKey: mysqlByKey, byExpiry: mysqlByExpiry,
 		byID: mysqlByID, byMessage: mysqlByMessage,
 	}[ix]
 }
 
-func (w *mysqlWords) along(ix opIndex, versions []string) (where, order string) {
+func (w *mysqlWords) along(ix opIndex, in parts) (where, order string) {
 	within := func() string {
-		if len(versions) == 0 {
+		if len(in.versions) == 0 {
 			return "version IN (NULL)"
 		}
-		w.args = append(w.args, byteArgs(versions)...)
-		return "version IN (" + marks(len(versions)) + ")"
+		w.args = append(w.args, byteArgs(in.versions)...)
+		return "version IN (" + marks(len(in.versions)) + ")"
 	}
 	switch ix {
 	case byDelayed:
@@ -108,6 +125,13 @@ func (w *mysqlWords) along(ix opIndex, versions []string) (where, order string) 
 			order = "version, free_owner, group_name, subscriber, due_at, seq"
 		}
 		return within() + " AND free_owner >= 0", order
+	case byKey:
+		if order = "version, open_key, seq"; w.b == storage.Inbox {
+			order = "version, group_name, subscriber, open_key, seq"
+		}
+		where, args := w.d.inLanes(w.b, in.lanes)
+		w.args = append(w.args, args...)
+		return where, order
 	case byExpiry:
 		return within() + " AND expires_at IS NOT NULL", "version, expires_at"
 	}

@@ -105,7 +105,7 @@ func (s *Store) view(ctx context.Context, f storage.Filter, p storage.Page) (v v
 	case held:
 		v.src = inHeld
 	case unfinished:
-		v.src, v.versions, err = s.unfinished(ctx, f)
+		v.src, v.in, err = s.unfinished(ctx, f)
 	}
 	if err == nil && (v.src == inAll || v.src == inHeld) {
 		err = s.bound(ctx, &v)
@@ -113,25 +113,18 @@ func (s *Store) view(ctx context.Context, f storage.Filter, p storage.Page) (v v
 	return v, false, err
 }
 
-// unfinished looks whether there are few of such rows, and in what versions.
-func (s *Store) unfinished(ctx context.Context, f storage.Filter) (source, []string, error) {
-	versions, err := s.within(ctx, f.Box, f.Version)
+// unfinished looks whether there are few of such rows, and in what parts of the
+// indexes.
+func (s *Store) unfinished(ctx context.Context, f storage.Filter) (source, parts, error) {
+	in, err := s.d.apart(ctx, s.reader, f.Box, f.Version)
 	if err != nil {
-		return inDue, nil, err
+		return inDue, in, err
 	}
-	n, err := readAll[int](ctx, s.reader, s.operating(f.Box).dueCount(versions))
+	n, err := readAll[int](ctx, s.reader, s.operating(f.Box).dueCount(in))
 	if err == nil && n[0] > dueMost {
-		return inAll, nil, nil
+		return inAll, parts{}, nil
 	}
-	return inDue, versions, err
-}
-
-// within returns the versions in which an index is walked, given one or none.
-func (s *Store) within(ctx context.Context, b storage.Box, version string) ([]string, error) {
-	if version != "" {
-		return []string{version}, nil
-	}
-	return s.d.apart(ctx, s.reader, b)
+	return inDue, in, err
 }
 
 // kinds tells whether all of the states are of rows that are not final, and

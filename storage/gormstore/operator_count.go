@@ -17,7 +17,7 @@ type counter struct {
 	lines   map[storage.LineCount]int
 }
 
-// Count implements storage.Operator: four walks, each of at most q.Most rows and
+// Count implements storage.Operator: five walks, each of at most q.Most rows and
 // one.
 func (s *Store) Count(ctx context.Context, q storage.CountQuery) (storage.Counts, error) {
 	if err := cmp.Or(s.err, q.Validate()); err != nil {
@@ -25,18 +25,22 @@ func (s *Store) Count(ctx context.Context, q storage.CountQuery) (storage.Counts
 	}
 	var c counter
 	err := s.untilFree(ctx, func() error {
-		versions, err := s.within(ctx, q.Box, q.Version)
+		in, err := s.d.apart(ctx, s.reader, q.Box, q.Version)
 		if err != nil {
 			return err
 		}
 		c = counter{version: q.Version, states: map[storage.State]*storage.StateCount{}, lines: map[storage.LineCount]int{}}
+		for st := storage.StateScheduled; st <= storage.StateSucceeded; st++ {
+			c.states[st] = &storage.StateCount{State: st}
+		}
 		for ix, states := range map[opIndex][]storage.State{
 			byDue:     {storage.StateScheduled},
+			byKey:     {storage.StateScheduled},
 			byDelayed: {storage.StateDelayed},
 			byFailed:  {storage.StateRetrying, storage.StateFailed},
 			byExpiry:  {storage.StateSucceeded},
 		} {
-			if err := c.along(ctx, s, q, ix, versions, states); err != nil {
+			if err := c.along(ctx, s, q, ix, in, states); err != nil {
 				return err
 			}
 		}
@@ -50,24 +54,22 @@ func (s *Store) Count(ctx context.Context, q storage.CountQuery) (storage.Counts
 
 // along takes the rows of the given states from what an index has.
 func (c *counter) along(
-	ctx context.Context, s *Store, q storage.CountQuery, ix opIndex, versions []string, states []storage.State,
+	ctx context.Context, s *Store, q storage.CountQuery, ix opIndex, in parts, states []storage.State,
 ) error {
-	for _, st := range states {
-		c.states[st] = &storage.StateCount{State: st}
-	}
 	looked := 0
-	err := s.operating(q.Box).count(ix, versions, q.Most+1).each(ctx, s.reader, func(rows *sql.Rows) error {
+	err := s.operating(q.Box).count(ix, in, q.Most+1).each(ctx, s.reader, func(rows *sql.Rows) error {
 		var version string
 		var l storage.LineCount
 		var rec storage.Record
+		var keyed bool
 		var n int
-		if err := rows.Scan(&version, &l.Group, &l.Topic, &rec.Status, &rec.Final, &n); err != nil {
+		if err := rows.Scan(&version, &l.Group, &l.Topic, &rec.Status, &rec.Final, &keyed, &n); err != nil {
 			return err
 		}
 		looked += n
 		l.State = rec.State()
 		count := c.states[l.State]
-		if !slices.Contains(states, l.State) || c.version != "" && version != c.version {
+		if !slices.Contains(states, l.State) || ix == byKey && !keyed || c.version != "" && version != c.version {
 			return nil
 		}
 		count.Rows += n
@@ -78,7 +80,7 @@ func (c *counter) along(
 	})
 	for _, st := range states {
 		n := c.states[st]
-		n.More = looked > q.Most
+		n.More = n.More || looked > q.Most || n.Rows > q.Most
 		n.Rows = min(n.Rows, q.Most)
 	}
 	return err

@@ -37,10 +37,9 @@ type opWords interface {
 	begins(column, prefix string) string
 	behind(columns []string, values ...string) string
 	// from is rows as they are read along an index; along is the condition that the
-	// index is made for, of the versions if it has them apart (none: all, see
-	// dialectOperator.apart), and its order.
+	// index is made for, in the given parts, and its order.
 	from(ix opIndex) string
-	along(ix opIndex, versions []string) (where, order string)
+	along(ix opIndex, in parts) (where, order string)
 	query(text string) query
 	// change sets values in rows, or deletes them if none are set, and notes the
 	// ids of those that it has changed. The condition names the given ids, too.
@@ -54,11 +53,22 @@ const (
 	bySeq opIndex = iota
 	byDelayed
 	byFailed
-	byDue
+	byDue    // of rows that are looked for by due time
+	byKey    // of unfinished rows with a key, which byDue has not
 	byExpiry // of rows that have nothing more to do
 	byID
 	byMessage
 )
+
+// parts are those of the indexes that begin with a version: the zero value is
+// all of each, in databases whose indexes have just the rows that they are for.
+type parts struct {
+	versions []string
+	lanes    []keyedLane // of byKey
+}
+
+// keyedLane is where unfinished rows with a key are.
+type keyedLane struct{ version, group, subscriber string }
 
 // source says in which rows those of a listing are looked for.
 type source uint8
@@ -75,7 +85,7 @@ const (
 type view struct {
 	f         storage.Filter
 	src       source
-	versions  []string      // of inDue
+	in        parts         // of inDue
 	keys      []messageLane // of inMessages
 	low, high int64         // between these, both excluded
 	oldest    bool
@@ -115,7 +125,7 @@ func (o opSQL) looked(v view, dir string) string {
 	columns := func(ix opIndex) string { return `SELECT seq AS k, (` + o.matching(v.f) + `) AS hit FROM ` + o.from(ix) }
 	walk := func(ix opIndex) string {
 		head := columns(ix)
-		where, _ := o.along(ix, nil)
+		where, _ := o.along(ix, parts{})
 		return `SELECT * FROM (` + head + ` WHERE ` + where + ` AND seq > ` + o.add(v.low, "bigint") + ` AND seq < ` +
 			o.add(v.high, "bigint") + ` ORDER BY seq` + dir + ` LIMIT ` + o.add(v.window, "bigint") + `) AS w`
 	}
@@ -127,9 +137,7 @@ func (o opSQL) looked(v view, dir string) string {
 		}
 		return strings.Join(parts, ` UNION ALL `)
 	case inDue:
-		head := columns(byDue)
-		where, order := o.along(byDue, v.versions)
-		return head + ` WHERE ` + where + ` ORDER BY ` + order + ` LIMIT ` + o.add(dueMost, "bigint")
+		return o.unfinished(byDue, v) + ` UNION ALL ` + o.unfinished(byKey, v)
 	case inIDs:
 		return columns(byID) + ` WHERE ` + o.among(v.f.IDs)
 	case inMessages:
@@ -137,6 +145,21 @@ func (o opSQL) looked(v view, dir string) string {
 	}
 	return walk(bySeq)
 }
+
+// unfinished is a part of inDue. MySQL's index on keys has more than rows with a
+// key, which are left out when all is read: else there were no bound.
+func (o opSQL) unfinished(ix opIndex, v view) string {
+	head := `SELECT k, hit FROM (SELECT seq AS k, (` + o.matching(v.f) + `) AS hit, ordering_key IS NOT NULL AS keyed FROM ` + o.from(ix)
+	where, order := o.along(ix, v.in)
+	text := head + ` WHERE ` + where + ` ORDER BY ` + order + ` LIMIT ` + o.add(dueMost, "bigint") + `) AS ` + partNames[ix]
+	if ix == byKey {
+		text += ` WHERE keyed`
+	}
+	return text
+}
+
+// partNames are aliases.
+var partNames = map[opIndex]string{byDue: `d`, byKey: `q`} //nolint:gochecknoglobals // a constant
 
 func (o opSQL) messages(v view) string {
 	var parts []string
@@ -238,11 +261,15 @@ func (o opSQL) contents(keys []int64) query {
 	return o.query(`SELECT seq, headers, body FROM ` + o.from(bySeq) + ` WHERE seq IN (` + strings.Join(list, `,`) + `)`)
 }
 
-// dueCount answers with the number of due rows, at most one more than inDue takes.
-func (o opSQL) dueCount(versions []string) query {
-	where, order := o.along(byDue, versions)
-	return o.query(`SELECT count(*) FROM (SELECT seq FROM ` + o.from(byDue) + ` WHERE ` + where + ` ORDER BY ` + order + ` LIMIT ` +
-		o.add(dueMost+1, "bigint") + `) AS d`)
+// dueCount answers with the number of unfinished rows, of each index at most one
+// more than inDue takes.
+func (o opSQL) dueCount(in parts) query {
+	some := func(ix opIndex) string {
+		where, order := o.along(ix, in)
+		return `(SELECT count(*) FROM (SELECT seq FROM ` + o.from(ix) + ` WHERE ` + where + ` ORDER BY ` + order + ` LIMIT ` +
+			o.add(dueMost+1, "bigint") + `) AS ` + partNames[ix] + `)`
+	}
+	return o.query(`SELECT ` + some(byDue) + ` + ` + some(byKey))
 }
 
 // nextLane answers with the place of the inbox's unique index behind one.
@@ -266,16 +293,16 @@ func (o opSQL) addedAt(seq int64) query {
 }
 
 // count looks at so many rows along an index, and answers with version, group,
-// topic, status, whether final, and a number of rows.
-func (o opSQL) count(ix opIndex, versions []string, most int) query {
+// topic, status, whether final, whether there is a key, and a number of rows.
+func (o opSQL) count(ix opIndex, in parts, most int) query {
 	group := `''`
 	if o.b == storage.Inbox {
 		group = `group_name`
 	}
-	where, order := o.along(ix, versions)
-	return o.query(`SELECT ` + o.text(`v`) + `, ` + o.text(`g`) + `, ` + o.text(`n`) + `, st, fin, count(*) FROM (SELECT version AS v, ` +
-		group + ` AS g, name AS n, status AS st, expires_at IS NOT NULL AS fin FROM ` + o.from(ix) + ` WHERE ` + where + ` ORDER BY ` + order +
-		` LIMIT ` + o.add(most, "bigint") + `) AS c GROUP BY v, g, n, st, fin`)
+	where, order := o.along(ix, in)
+	return o.query(`SELECT ` + o.text(`v`) + `, ` + o.text(`g`) + `, ` + o.text(`n`) + `, st, fin, keyed, count(*) FROM (SELECT version AS v, ` +
+		group + ` AS g, name AS n, status AS st, expires_at IS NOT NULL AS fin, ordering_key IS NOT NULL AS keyed FROM ` + o.from(ix) + ` WHERE ` + where + ` ORDER BY ` + order +
+		` LIMIT ` + o.add(most, "bigint") + `) AS c GROUP BY v, g, n, st, fin, keyed`)
 }
 
 // changing is what an action sets, and the condition by which it changes rows.

@@ -15,7 +15,9 @@ type postgresWords struct {
 
 func (d *postgres) operating(b storage.Box) opWords { return &postgresWords{d: d, b: b} }
 
-func (d *postgres) apart(context.Context, querier, storage.Box) ([]string, error) { return nil, nil }
+func (d *postgres) apart(_ context.Context, _ querier, _ storage.Box, version string) (parts, error) {
+	return oneVersion(version), nil
+}
 
 func (w *postgresWords) add(v any, typ string) string {
 	if m, ok := v.(messageBytes); ok {
@@ -56,8 +58,8 @@ func (w *postgresWords) behind(columns []string, values ...string) string {
 
 func (w *postgresWords) from(opIndex) string { return w.rows() }
 
-func (w *postgresWords) along(ix opIndex, versions []string) (where, order string) {
-	return alongIndex(w, w.b, ix, versions)
+func (w *postgresWords) along(ix opIndex, in parts) (where, order string) {
+	return alongIndex(w, w.b, ix, in)
 }
 
 func (w *postgresWords) change(ctx context.Context, tx conn, set string, _ []storage.ID, where string, done idSet) error {

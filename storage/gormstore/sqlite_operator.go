@@ -16,7 +16,9 @@ type sqliteWords struct {
 
 func (d *sqlite) operating(b storage.Box) opWords { return &sqliteWords{d: d, b: b} }
 
-func (d *sqlite) apart(context.Context, querier, storage.Box) ([]string, error) { return nil, nil }
+func (d *sqlite) apart(_ context.Context, _ querier, _ storage.Box, version string) (parts, error) {
+	return oneVersion(version), nil
+}
 
 func (w *sqliteWords) add(v any, _ string) string {
 	if m, ok := v.(messageBytes); ok {
@@ -59,18 +61,26 @@ func (w *sqliteWords) behind(columns []string, values ...string) string {
 
 func (w *sqliteWords) from(opIndex) string { return w.rows() }
 
-func (w *sqliteWords) along(ix opIndex, versions []string) (where, order string) {
-	return alongIndex(w, w.b, ix, versions)
+func (w *sqliteWords) along(ix opIndex, in parts) (where, order string) {
+	return alongIndex(w, w.b, ix, in)
 }
 
 func (w *sqliteWords) change(ctx context.Context, tx conn, set string, _ []storage.ID, where string, done idSet) error {
 	return w.query(changeOf(w.rows(), set, where)+` RETURNING id`).ids(ctx, tx, done)
 }
 
+// oneVersion is the parts of one, or all.
+func oneVersion(version string) parts {
+	if version == "" {
+		return parts{}
+	}
+	return parts{versions: []string{version}}
+}
+
 // alongIndex is opWords.along for databases with partial indexes.
-func alongIndex(w opWords, b storage.Box, ix opIndex, versions []string) (where, order string) {
-	if len(versions) > 0 && (ix == byDue || ix == byExpiry) {
-		where = `version = ` + w.add(versions[0], "text") + ` AND `
+func alongIndex(w opWords, b storage.Box, ix opIndex, in parts) (where, order string) {
+	if len(in.versions) > 0 && (ix == byDue || ix == byKey || ix == byExpiry) {
+		where = `version = ` + w.add(in.versions[0], "text") + ` AND `
 	}
 	switch ix {
 	case byDelayed:
@@ -81,7 +91,12 @@ func alongIndex(w opWords, b storage.Box, ix opIndex, versions []string) (where,
 		if order = `version, owner, due_at, seq`; b == storage.Inbox {
 			order = `version, owner, group_name, subscriber, due_at, seq`
 		}
-		return where + `due_at IS NOT NULL`, order
+		return where + `due_at IS NOT NULL` + inLanes, order
+	case byKey:
+		if order = `version, ordering_key, seq`; b == storage.Inbox {
+			order = `version, group_name, subscriber, ordering_key, seq`
+		}
+		return where + inKeys, order
 	case byExpiry:
 		return where + `due_at IS NULL`, `version, expires_at`
 	}

@@ -24,6 +24,9 @@ func rowColumns(b storage.Box) string {
 // words it is that of the index. Unfinished rows with a key are not.
 const inLanes = ` AND (ordering_key IS NULL OR expires_at IS NOT NULL)`
 
+// inKeys is the condition for those, and of the index on keys.
+const inKeys = `ordering_key IS NOT NULL AND expires_at IS NULL`
+
 // limit is an expression, because SQLite plans a statement anew whenever a bare
 // parameter in LIMIT gets a value.
 const limit = ` LIMIT ?+0`

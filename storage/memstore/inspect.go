@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"iter"
 	"slices"
 	"time"
 
@@ -23,15 +24,11 @@ func (s *Store) Waiting(ctx context.Context, b storage.Box, version string, most
 	now := s.now()
 	byGroup := map[string]*row{}
 	groups := map[string]storage.Waiting{}
-	for key, owners := range t.lanes {
-		if key.version != version {
-			continue
-		}
-		for _, o := range owners {
-			first := o.first().row
-			if old := byGroup[key.group]; old == nil || first.due < old.due || first.due == old.due && first.seq < old.seq {
-				byGroup[key.group] = first
-			}
+	for key, o := range t.unfinished() {
+		first := o.first().row
+		if old := byGroup[key.group]; key.version == version &&
+			(old == nil || first.due < old.due || first.due == old.due && first.seq < old.seq) {
+			byGroup[key.group] = first
 		}
 	}
 	for group, r := range byGroup {
@@ -49,6 +46,27 @@ func (s *Store) Waiting(ctx context.Context, b storage.Box, version string, most
 	}
 	slices.SortFunc(list, func(a, b storage.Waiting) int { return cmp.Compare(a.Group, b.Group) })
 	return list, nil
+}
+
+// unfinished has all open rows: by owner, and those with a key by key, whose
+// first the others wait for.
+func (t *table) unfinished() iter.Seq2[laneKey, *order] {
+	return func(yield func(laneKey, *order) bool) {
+		for lane, owners := range t.lanes {
+			for _, o := range owners {
+				if !yield(lane, o) {
+					return
+				}
+			}
+		}
+		for lane, keys := range t.keyed {
+			for _, o := range keys {
+				if !yield(lane, o) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // waiting tells of a group whose earliest row is r.
@@ -69,10 +87,8 @@ func (s *Store) Versions(ctx context.Context, b storage.Box, most int) ([]storag
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	rows := map[string]int{}
-	for key, owners := range t.lanes {
-		for _, o := range owners {
-			rows[key.version] += o.count
-		}
+	for key, o := range t.unfinished() {
+		rows[key.version] += o.count
 	}
 	list := make([]storage.VersionRows, 0, len(rows))
 	for version, n := range rows {

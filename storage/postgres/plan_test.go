@@ -72,6 +72,10 @@ func tidy(t *testing.T, s *gormstore.Store, in storage.Member) {
 		must(t, err)
 	}
 	for _, b := range []storage.Box{storage.Outbox, storage.Inbox} {
+		_, err = s.Waiting(t.Context(), b, version, 5)
+		must(t, err)
+		_, err = s.Versions(t.Context(), b, 5)
+		must(t, err)
 		_, err = s.Purge(t.Context(), storage.Purge{Box: b, Version: version, Limit: 5})
 		must(t, err)
 	}

@@ -96,6 +96,15 @@ func inspectMutants() []mutant {
 		{"counted without a bound", "inspect/unmatched", func(b *broken) {
 			b.waiting = func(list []storage.Waiting, _ int) []storage.Waiting { return list }
 		}},
+		{"rows with a key do not wait", "inspect/keys", waitingAs(func(w *storage.Waiting) {
+			if w.Group == "keyed" {
+				*w = storage.Waiting{}
+			}
+		})},
+		{"those that match none with a key not counted", "inspect/keys-unmatched", waitingAs(func(w *storage.Waiting) { w.Unmatched = min(w.Unmatched, 2) })},
+		{"rows of a version with a key not counted", "inspect/keys-versions", versionsAs(func(v *storage.VersionRows, most int) {
+			v.Rows = min(v.Rows, most, 1)
+		})},
 		{"finished rows wait", "inspect/finished", func(b *broken) {
 			b.waiting = func([]storage.Waiting, int) []storage.Waiting { return []storage.Waiting{{Group: "a"}} }
 		}},

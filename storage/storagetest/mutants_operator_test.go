@@ -90,6 +90,12 @@ func operatorMutants() []mutant {
 		}},
 		{"counts the other box", "operator/count", counting(func(q *storage.CountQuery) { q.Box = storage.Inbox }, nil)},
 		{"counts all versions", "operator/count", counting(func(q *storage.CountQuery) { q.Version = "" }, nil)},
+		{"rows with a key not listed", "operator/keys", listing(nil, func(_ storage.Page, l *storage.Listing) {
+			l.Rows = slices.DeleteFunc(l.Rows, func(r *storage.Row) bool { return r.Topic == keyedTopic })
+		})},
+		{"scheduled rows with a key not counted", "operator/keys-count", counting(nil, func(c *storage.Counts) {
+			c.States[0].Rows = min(c.States[0].Rows, 1)
+		})},
 		{"never more", "operator/count", counting(nil, func(c *storage.Counts) {
 			for i := range c.States {
 				c.States[i].More = false

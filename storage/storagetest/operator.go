@@ -21,6 +21,8 @@ func operatorCases() []testCase {
 		{"operator/added", "AddedFrom and AddedBefore bound the moment at which the row was added, by the database's clock: from, inclusive, and before.", operatorAdded},
 		{"operator/bytes", "Content asks for headers and bodies: then the page ends with the row that makes their sum exceed MaxPageBytes.", operatorBytes},
 		{"operator/count", "Count counts rows by state. Where there are more than were looked at, it says so.", operatorCount},
+		{"operator/keys", list + "So it does those with an ordering key.", operatorKeys},
+		{"operator/keys-count", "Count counts rows by state, with an ordering key or without.", operatorKeysCount},
 		{"operator/invalid", "A filter or a page that cannot be meant is refused.", operatorInvalid},
 	}
 }
