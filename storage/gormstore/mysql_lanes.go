@@ -81,7 +81,11 @@ func (d *mysql) waitingKeys(ctx context.Context, db querier, b storage.Box, vers
 				unmatched, err = d.countUnmatched(ctx, db, version, l.group, most)
 			}
 		} else {
-			places, err = d.placesBehind(ctx, db, b, version, storage.HeadQuery{Group: l.group, Subscriber: l.subscriber, Limit: keysInspected})
+			var heads []keyPlace
+			heads, err = d.placesBehind(ctx, db, b, version, storage.HeadQuery{Group: l.group, Subscriber: l.subscriber, Limit: keysInspected})
+			for _, h := range heads {
+				places = append(places, h.seq)
+			}
 		}
 		if err != nil {
 			return nil, err
