@@ -92,5 +92,8 @@ func TestConformanceOnOneConnection(t *testing.T) {
 }
 
 func BenchmarkStorage(b *testing.B) {
-	storagetest.Bench(b, func(b *testing.B) storage.Storage { return newStore(b) })
+	storagetest.Bench(b, func(b *testing.B) storage.Storage {
+		b.Helper()
+		return newStore(b)
+	})
 }

@@ -61,5 +61,8 @@ func TestConformanceOfAnOrdinaryPool(t *testing.T) {
 var _ = stdlib.GetDefaultDriver // its import names the driver "pgx"
 
 func BenchmarkStorage(b *testing.B) {
-	storagetest.Bench(b, func(b *testing.B) storage.Storage { return newStore(b, postgres.Config{}) })
+	storagetest.Bench(b, func(b *testing.B) storage.Storage {
+		b.Helper()
+		return newStore(b, postgres.Config{})
+	})
 }

@@ -60,5 +60,8 @@ func TestConformanceOfAnOrdinaryPool(t *testing.T) {
 }
 
 func BenchmarkStorage(b *testing.B) {
-	storagetest.Bench(b, func(b *testing.B) storage.Storage { return newStore(b) })
+	storagetest.Bench(b, func(b *testing.B) storage.Storage {
+		b.Helper()
+		return newStore(b)
+	})
 }
