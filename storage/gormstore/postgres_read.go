@@ -199,10 +199,13 @@ func (d *postgres) candidates(b storage.Box, version string, q storage.Query, ps
 		unowned+limit+`) c`, a)
 }
 
+// candidatesByID: OFFSET 0 lets the ids alone choose the index. Where a table was
+// never analyzed, the planner takes the condition on the version for the better
+// one, and reads all rows of it.
 func (d *postgres) candidatesByID(b storage.Box, version string, ids []storage.ID) query {
 	var a pgArgs
-	return d.own(`SELECT 0, seq, coalesce(owner, 0), `+pgMicros("due_at")+`, octet_length(headers) + octet_length(body) FROM `+
-		d.table(b)+` AS r WHERE id = ANY(`+a.add(pgIDs(ids), "uuid[]")+`) AND version = `+a.add(version, "text")+
+	return d.own(`SELECT 0, seq, coalesce(owner, 0), `+pgMicros("due_at")+`, octet_length(headers) + octet_length(body) FROM (SELECT * FROM `+
+		d.table(b)+` WHERE id = ANY(`+a.add(pgIDs(ids), "uuid[]")+`) OFFSET 0) AS r WHERE version = `+a.add(version, "text")+
 		` AND due_at IS NOT NULL AND (owner IS NULL OR (SELECT true FROM `+d.instances+
 		` WHERE number = r.owner AND ended_at IS NULL LIMIT 1) IS NULL)`, a)
 }
