@@ -101,7 +101,8 @@ func (d *postgres) removeUnmatched(version string, id storage.ID) query {
 
 func (d *postgres) take(ctx context.Context, tx conn, r *reader, t taking) error {
 	var a pgArgs
-	where := `seq = ANY(` + a.add(pgNumbers(t.keys), "bigint[]") + `) AND owner `
+	keys := a.add(pgNumbers(t.keys), "bigint[]")
+	where := `seq = k.v AND owner `
 	if t.owner == 0 {
 		where += `IS NULL`
 	} else {
@@ -113,8 +114,10 @@ func (d *postgres) take(ctx context.Context, tx conn, r *reader, t taking) error
 		where += ` AND due_at IS NOT NULL`
 	}
 	table := d.table(t.box)
-	return d.own(`WITH free AS MATERIALIZED (SELECT seq AS key FROM `+table+` WHERE `+where+` ORDER BY seq FOR UPDATE SKIP LOCKED)`+
-		` UPDATE `+table+` SET owner = `+a.add(t.number, "bigint")+`, updated_at = `+pgClock+
+	// One by one, so that also a plan that was kept since the table was empty looks
+	// them up by key.
+	return d.own(`WITH free AS MATERIALIZED (SELECT r.seq AS key FROM unnest(`+keys+`) AS k(v) CROSS JOIN LATERAL (SELECT seq FROM `+
+		table+` WHERE `+where+` LIMIT 1 FOR UPDATE SKIP LOCKED) AS r)`+` UPDATE `+table+` SET owner = `+a.add(t.number, "bigint")+`, updated_at = `+pgClock+
 		`, takeovers = CASE WHEN takeovers = 0 AND `+a.add(t.died, "boolean")+` THEN 1 ELSE takeovers END`+
 		` FROM free WHERE seq = free.key RETURNING 0, `+pgColumns(t.box), a).into(ctx, tx, r)
 }

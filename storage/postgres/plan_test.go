@@ -86,15 +86,15 @@ func tidy(t *testing.T, s *gormstore.Store, in storage.Member) {
 const retained = 40_000
 
 // history fills both tables with final rows, and a backlog of a fifth, half of
-// it without an owner.
+// it without an owner, and half of it with one of 500 keys.
 var history = []string{ //nolint:gochecknoglobals // texts
-	`INSERT INTO cap_published (id, version, name, status, due_at, owner, added_at, updated_at, expires_at, headers, body)
-	SELECT gen_random_uuid(), 'v1', 'old', CASE WHEN i > $1::int THEN 0 ELSE 2 END,
+	`INSERT INTO cap_published (id, version, name, ordering_key, status, due_at, owner, added_at, updated_at, expires_at, headers, body)
+	SELECT gen_random_uuid(), 'v1', 'old', CASE WHEN i > $1::int AND i % 4 < 2 THEN ('k' || i % 500)::bytea END, CASE WHEN i > $1::int THEN 0 ELSE 2 END,
 	CASE WHEN i > $1 THEN now() - i * interval '1 ms' END, CASE WHEN i > $1 AND i % 2 = 0 THEN 99 END, now(), now(),
 	CASE WHEN i <= $1 THEN now() + i * interval '1 s' END, '{}', '{}' FROM generate_series(1, $1 * 12 / 10) AS i`,
-	`INSERT INTO cap_received (id, version, group_name, subscriber, name, message_id, status, due_at, owner, added_at,
+	`INSERT INTO cap_received (id, version, group_name, subscriber, name, message_id, ordering_key, status, due_at, owner, added_at,
 	updated_at, expires_at, headers, body)
-	SELECT id, version, 'g', 's', name, id::text::bytea, status, due_at, owner, added_at, added_at, expires_at, '{}', '{}'
+	SELECT id, version, 'g', 's', name, id::text::bytea, ordering_key, status, due_at, owner, added_at, added_at, expires_at, '{}', '{}'
 	FROM cap_published LIMIT $1 * 12 / 10`,
 }
 
