@@ -73,7 +73,9 @@ func TestBrokerThatDoesNotAnswer(t *testing.T) {
 	c := newCutter(t, brokerHost(t))
 	tr := open(t, rabbitmq.Config{URL: through(t, c), ConfirmTimeout: time.Second})
 	src := transport.Source{Group: "gocap-test-" + newID(), Topics: []string{"a"}, Window: 1}
-	receive(t, tr, src)
+	if err := tr.Declare(t.Context(), src); err != nil { // nobody receives: the test is about requests
+		t.Fatal(err)
+	}
 	stored(t, tr.Send(t.Context(), []*transport.Message{message("a", "")}))
 	c.hold()
 	begun := time.Now()
