@@ -9,8 +9,10 @@ import (
 // Queue is where rows in hand wait to be worked on, in one line a key. The
 // lines take turns, and within a line rows that were tried before take turns
 // with those that were not, so that neither a long line nor always failing rows
-// hold up the others. It holds no more than the engine has in hand. Safe for
-// concurrent use.
+// hold up the others. Rows of dead instances, few at once, go before all: what
+// they cost if this process dies is written already, and each moment that they
+// wait, it may die for other reasons. It holds no more than the engine has in
+// hand. Safe for concurrent use.
 type Queue[K comparable] struct {
 	limit func(K) int
 
@@ -22,6 +24,7 @@ type Queue[K comparable] struct {
 
 type line[K comparable] struct {
 	key          K
+	doubted      []*Row // claimed, because their process has died
 	fresh, again []*Row
 	turn         bool // the next one is of again, if there is one
 	running      int
@@ -45,7 +48,9 @@ func (q *Queue[K]) Add(key K, r *Row) {
 		l = &line[K]{key: key}
 		q.lines[key] = l
 	}
-	if r.Retries > 0 {
+	if r.claim >= suspect {
+		l.doubted = append(l.doubted, r)
+	} else if r.Retries > 0 {
 		l.again = append(l.again, r)
 	} else {
 		l.fresh = append(l.fresh, r)
@@ -78,7 +83,7 @@ func (q *Queue[K]) next(ctx context.Context, n int) (key K, rs []*Row, ok bool) 
 			rs = l.take(n)
 			l.running++
 			q.ring.MoveToBack(l.place)
-			if len(l.fresh)+len(l.again) == 0 {
+			if len(l.doubted)+len(l.fresh)+len(l.again) == 0 {
 				q.ring.Remove(l.place)
 				l.place = nil
 			}
@@ -91,19 +96,30 @@ func (q *Queue[K]) next(ctx context.Context, n int) (key K, rs []*Row, ok bool) 
 }
 
 func (q *Queue[K]) free() *line[K] {
+	var first *line[K]
 	for e := q.ring.Front(); e != nil; e = e.Next() {
-		if l := e.Value.(*line[K]); l.running < max(1, q.limit(l.key)) { //nolint:forcetypeassert // only lines are put in
+		l := e.Value.(*line[K]) //nolint:forcetypeassert // only lines are put in
+		if l.running >= max(1, q.limit(l.key)) {
+			continue
+		}
+		if len(l.doubted) > 0 {
 			return l
 		}
+		if first == nil {
+			first = l
+		}
 	}
-	return nil
+	return first
 }
 
 func (l *line[K]) take(n int) []*Row {
 	var rs []*Row
 	for len(rs) < n {
 		from := &l.fresh
-		if len(l.fresh) == 0 || l.turn && len(l.again) > 0 {
+		switch {
+		case len(l.doubted) > 0:
+			from = &l.doubted
+		case len(l.fresh) == 0 || l.turn && len(l.again) > 0:
 			from = &l.again
 		}
 		if len(*from) == 0 || len(rs) > 0 && (*from)[0].Tenure != rs[0].Tenure {
@@ -138,8 +154,8 @@ func (q *Queue[K]) Empty() []*Row {
 	var rs []*Row
 	for e := q.ring.Front(); e != nil; e = q.ring.Front() {
 		l := e.Value.(*line[K]) //nolint:forcetypeassert // only lines are put in
-		rs = append(append(rs, l.fresh...), l.again...)
-		l.fresh, l.again, l.place = nil, nil, nil
+		rs = append(append(append(rs, l.doubted...), l.fresh...), l.again...)
+		l.doubted, l.fresh, l.again, l.place = nil, nil, nil, nil
 		q.ring.Remove(e)
 		if l.running == 0 {
 			delete(q.lines, l.key)
