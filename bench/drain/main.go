@@ -69,8 +69,9 @@ func one(ctx context.Context, pg, my string, rows, bytes int) (rate float64, err
 	case pg != "":
 		store, err = postgres.Open(pg, postgres.Config{TablePrefix: prefix})
 		fill = `INSERT INTO "` + prefix + `published" (id, version, name, headers, body, status, due_at, added_at, updated_at)
-			SELECT gen_random_uuid(), 'v1', 'drain', '{}', decode(repeat('61', $1::int), 'hex'), 0, clock_timestamp(), clock_timestamp(), clock_timestamp()
-			FROM generate_series(1, $2::int)`
+			SELECT ('01990000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, 'v1', 'drain', '{}',
+				decode(repeat('61', $1::int), 'hex'), 0, clock_timestamp(), clock_timestamp(), clock_timestamp()
+			FROM generate_series(1, $2::int) AS n`
 	case my != "":
 		store, err = mysql.Open(my, mysql.Config{TablePrefix: prefix})
 		fill = "INSERT INTO `" + prefix + "published` (id, version, name, headers, body, size, status, due_at, added_at, updated_at)" +

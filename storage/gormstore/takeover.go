@@ -149,6 +149,9 @@ func (m *member) candidates(ctx context.Context, db querier, q storage.Query, so
 	if len(q.Lanes) == 0 {
 		return nil, nil
 	}
+	if q.Stale == 0 {
+		return m.alongTrails(ctx, db, q, some)
+	}
 	pairs, err := m.orphanage(ctx, db, q)
 	if err != nil {
 		return nil, err
@@ -157,21 +160,57 @@ func (m *member) candidates(ctx context.Context, db querier, q storage.Query, so
 		if pairs, err = m.withSubscribers(ctx, db, q, pairs); err != nil {
 			return nil, err
 		}
-	} else if some {
+		if found, err = m.staleHeads(ctx, db, q); err != nil {
+			return nil, err
+		}
+	}
+	err = m.walk(ctx, db, &found, q, pairs)
+	return withinLimits(found, q), err
+}
+
+// alongTrails is candidates of lanes by their due times.
+func (m *member) alongTrails(ctx context.Context, db querier, q storage.Query, some bool) ([]candidate, error) {
+	marked, pairs, rest := m.trails.follow(q.Lanes)
+	if !some || len(pairs) == 0 {
+		lanes := make([]storage.Lane, len(rest))
+		for i, lane := range rest {
+			lanes[i] = q.Lanes[lane]
+		}
+		more, err := m.orphanage(ctx, db, storage.Query{Lanes: lanes})
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range more {
+			p.lane = rest[p.lane]
+			pairs = append(pairs, p)
+		}
+	}
+	var found []candidate
+	if some {
 		for _, p := range pairs {
 			found = append(found, candidate{pair: p})
 		}
 		return found, nil
 	}
-	if everySubscriber(m.box, q) {
-		if found, err = m.staleHeads(ctx, db, q); err != nil {
-			return nil, err
-		}
+	given := q.Lanes
+	q.Lanes = marked
+	if err := m.walk(ctx, db, &found, q, pairs); err != nil {
+		return nil, err
 	}
-	err = batches(pairs, lanesPer, func(part []pair) error {
-		return readCandidates(ctx, db, &found, m.s.d.candidates(m.box, m.version, q, part))
+	seen := make([]int, len(q.Lanes))
+	for _, c := range found {
+		seen[c.lane]++
+	}
+	kept := withinLimits(found, q)
+	m.trails.note(given, marked, seen, kept)
+	return kept, nil
+}
+
+// walk reads the due rows of each pair, as many as its lane has room for.
+func (m *member) walk(ctx context.Context, db querier, found *[]candidate, q storage.Query, pairs []pair) error {
+	return batches(pairs, lanesPer, func(part []pair) error {
+		return readCandidates(ctx, db, found, m.s.d.candidates(m.box, m.version, q, part))
 	})
-	return withinLimits(found, q), err
 }
 
 // withinLimits keeps the earliest of each lane, of all owners together, and not
