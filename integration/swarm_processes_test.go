@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"gorm.io/gorm"
+
+	"github.com/capbus/gocap/cap"
 )
 
 // swarm starts and kills the processes.
@@ -95,10 +97,10 @@ func (s *service) placeOrder(ctx context.Context, id string, fail error) error {
 
 // load places orders until quiet, some of which are rolled back.
 func (s *service) swarmLoad(ctx context.Context, wg *sync.WaitGroup, pause time.Duration) {
-	for worker := range 2 {
+	for range 2 {
 		wg.Go(func() {
 			for n := 0; ctx.Err() == nil; n++ {
-				id := fmt.Sprintf("%d-%d-%d", os.Getpid(), worker, n)
+				id := cap.NewID() // pids come again
 				var err error
 				if n%7 == 6 {
 					err = s.placeOrder(ctx, "rolled-back-"+id, errSwarm)

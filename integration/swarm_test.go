@@ -219,6 +219,9 @@ func verifySwarm(t *testing.T, db *gorm.DB, kind swarmDB, kills int) {
 	for _, note := range column(t, db, "SELECT note FROM violations") {
 		t.Error(note)
 	}
+	for _, why := range column(t, db, "SELECT last_error FROM cap_published WHERE status <> 2 UNION SELECT last_error FROM cap_received WHERE status <> 2") {
+		t.Log("failed:", why)
+	}
 	var slowest float64
 	must(t, db.Raw(kind.now).Scan(&slowest).Error)
 	taken := number(t, db, "SELECT count(DISTINCT number) FROM cap_instances WHERE died")
