@@ -29,7 +29,7 @@ func shortly(err error) string {
 // The constructor assigns the fields; a bus, or a Registry, takes the result.
 func ExampleTagged() {
 	billing := &Billing{}
-	billing.Paid = func(_ context.Context, p Paid) error { return nil }
+	billing.Paid = func(context.Context, Paid) error { return nil }
 
 	subs, err := subscribe.Tagged(billing)
 	if err != nil {
