@@ -247,3 +247,19 @@ func TestADuplicateOfATaggedHandlerNamesBothPlaces(t *testing.T) {
 		t.Errorf("%v does not name the field and both places", err)
 	}
 }
+
+func TestATagCanSayBrokerRetry(t *testing.T) {
+	t.Parallel()
+	on := subscribe.On[string](nothing)
+	subs, err := subscribe.Tagged(struct {
+		subscribe.Class `cap:"p,brokerretry=2/5s"`
+		A               subscribe.On[string] `cap:"a"`
+		B               subscribe.On[string] `cap:"b,brokerretry=0/0s"`
+	}{A: on, B: on})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := refused(t, newRetryBroker(), subs...); !strings.Contains(err.Error(), "BrokerRetry(2, 5s)") || !strings.Contains(err.Error(), "BrokerRetry(3, 1m0s)") {
+		t.Errorf("%v does not tell of both values", err)
+	}
+}

@@ -150,6 +150,29 @@ func TestAPolicyIsNotAskedAboutAStop(t *testing.T) {
 	})
 }
 
+// A group without an inbox has the same middleware: what a policy rejects is set
+// apart at once, what it takes for a success is acked.
+func TestAPolicyWithoutAnInbox(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newRetryBroker()
+		running(t, func(c *subscribe.ConsumerConfig) {
+			c.Transport, c.Middleware = b, []subscribe.Middleware{subscribe.OnError(policy)}
+		}, subscribe.To("t", func(_ context.Context, s string) error {
+			if s == "skip" {
+				return errSkip
+			}
+			return errGone
+		}, quick()))
+		b.send("t", "1", `"skip"`)
+		b.send("t", "2", `"gone"`)
+		elapse(time.Second)
+		if acked, parked := b.ended(); !slices.Equal(acked, []string{"1"}) || len(parked) != 1 || parked[0].failed != 0 || parked[0].reason != "gone" {
+			t.Errorf("acked %v, parked %+v", acked, parked)
+		}
+	})
+}
+
 type logged struct {
 	mu sync.Mutex
 	b  bytes.Buffer
