@@ -53,6 +53,7 @@ type route struct {
 	concurrency int
 	looked      atomic.Int64 // rows from the table in hand
 	ordered     bool
+	replies     bool // its handler answers
 	keyed       atomic.Int64 // rows with a key in hand
 }
 
@@ -76,7 +77,7 @@ func newGroup(c *Consumer, name string) *group {
 func newRoute(c *Consumer, g *group, s Subscription) *route {
 	rt := &route{
 		group: g, name: s.name, topic: s.topic, policy: c.cfg.Policy,
-		timeout: c.cfg.Timeout, concurrency: s.concurrency, ordered: s.ordered, handler: s.build(c.cfg.Codec),
+		timeout: c.cfg.Timeout, concurrency: s.concurrency, ordered: s.ordered, replies: s.replies, handler: s.build(c.cfg.Codec),
 	}
 	for _, mw := range slices.Backward(s.middleware) {
 		rt.handler = mw(rt.handler)

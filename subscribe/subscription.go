@@ -24,6 +24,7 @@ type Subscription struct {
 	backoff            func(attempt int) time.Duration
 	middleware         []Middleware
 	ordered            bool
+	replies            bool
 	retry              *transport.BrokerRetry // nil: the group has an inbox
 	errs               []error                // of options
 }
