@@ -53,7 +53,7 @@ type route struct {
 	concurrency int
 	looked      atomic.Int64 // rows from the table in hand
 	ordered     bool
-	replies     bool // its handler answers
+	replies     bool         // its handler answers
 	keyed       atomic.Int64 // rows with a key in hand
 }
 
