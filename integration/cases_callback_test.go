@@ -55,7 +55,7 @@ func TestC126OneCallback(t *testing.T) {
 			return func(context.Context, string) (any, error) { return v, err }
 		}
 		bus, db := serve(
-			subscribe.To("answer.*", func(ctx context.Context, m *transport.Message) error {
+			subscribe.To("answer.*", func(_ context.Context, m *transport.Message) error {
 				j.add(strings.TrimPrefix(m.Topic, "answer.") + " " + string(m.Body))
 				return nil
 			}),

@@ -20,7 +20,9 @@ func replying(f func(ctx context.Context, out subscribe.Outgoing) error) func(*s
 	return func(c *subscribe.ConsumerConfig) { c.Reply, c.AllowedReplies = f, []string{"#"} }
 }
 
-func wanting(topic string) map[string]string { return map[string]string{transport.HeaderReplyTo: topic} }
+func wanting(topic string) map[string]string {
+	return map[string]string{transport.HeaderReplyTo: topic}
+}
 
 // TestWithoutAnInboxTheAnswerIsWrittenBeforeTheAck: one that cannot be written is
 // a failed attempt, and all that a message gets have one id.
@@ -101,7 +103,7 @@ func TestAReplacedContextIsFoundBeforeTheWork(t *testing.T) {
 			subscribe.Reply("t", func(context.Context, string) (int, error) { runs++; return 1, nil },
 				subscribe.With(func(next subscribe.Handler) subscribe.Handler {
 					return subscribe.HandlerFunc(func(_ context.Context, m *transport.Message) error {
-						return next.Handle(context.Background(), m)
+						return next.Handle(t.Context(), m) //nolint:contextcheck // the fault
 					})
 				})))
 		r.send("t", "1", `""`)
