@@ -43,6 +43,7 @@ type NeedRetryConfig struct {
 // those that have no living owner. A full batch is followed by the next at
 // once, behind its last row; the scan from the very start comes once a
 // PollInterval, or when it is asked for, and takes at most a tenth of the time.
+// After one that has found nothing, a glance comes first.
 type NeedRetry struct {
 	cfg  NeedRetryConfig
 	wake chan struct{}
@@ -55,6 +56,7 @@ type NeedRetry struct {
 	earliest time.Time     // before that it is not begun
 	rest     time.Time     // after an error: no look before
 	orphan   bool          // the last takeover came back full
+	quiet    bool          // the last scan from the start has found nothing
 	turn     int           // 0 and 1 by turns: whose is the odd place
 	backoff  backoff.Backoff
 
@@ -143,7 +145,7 @@ func (n *NeedRetry) Run(ctx context.Context) {
 // round looks once, where there is room, and returns how long to wait.
 func (n *NeedRetry) round(ctx context.Context, t *rows.Tenure) time.Duration {
 	if n.tenure != t {
-		n.tenure, n.lanes, n.start, n.orphan = t, map[laneKey]*laneState{}, time.Time{}, false
+		n.tenure, n.lanes, n.start, n.orphan, n.quiet = t, map[laneKey]*laneState{}, time.Time{}, false, false
 	}
 	if rest := time.Until(n.rest); rest > 0 {
 		return rest
@@ -154,11 +156,7 @@ func (n *NeedRetry) round(ctx context.Context, t *rows.Tenure) time.Duration {
 	}
 	begun := time.Now()
 	fromStart := n.fromStart(begun)
-	var lost error
-	if fromStart || n.orphan {
-		n.orphan, lost = n.orphans(ctx, t, room)
-	}
-	err := errors.Join(lost, n.own(ctx, t, room, fromStart))
+	err := n.look(ctx, t, room, fromStart)
 	switch {
 	case ctx.Err() != nil || t.Over():
 		return n.cfg.PollInterval
@@ -175,6 +173,27 @@ func (n *NeedRetry) round(ctx context.Context, t *rows.Tenure) time.Duration {
 		n.start = later(n.earliest, begun.Add(n.cfg.PollInterval))
 	}
 	return n.wait(room)
+}
+
+// look takes what there is room for.
+func (n *NeedRetry) look(ctx context.Context, t *rows.Tenure, room []storage.Lane, fromStart bool) error {
+	own, orphans := true, fromStart || n.orphan
+	if fromStart && n.quiet {
+		var err error
+		if own, orphans, err = n.glance(ctx, t, room); err != nil {
+			n.quiet = false
+			return err
+		}
+	}
+	n.quiet = n.quiet || fromStart
+	var lost, err error
+	if orphans {
+		n.orphan, lost = n.orphans(ctx, t, room)
+	}
+	if own {
+		err = n.own(ctx, t, room, fromStart)
+	}
+	return errors.Join(lost, err)
 }
 
 // fromStart reports whether a scan from the start is to begin.
@@ -212,9 +231,7 @@ func (n *NeedRetry) wait(room []storage.Lane) time.Duration {
 func (n *NeedRetry) own(ctx context.Context, t *rows.Tenure, room []storage.Lane, fromStart bool) error {
 	was, timed := n.takeDue(fromStart)
 	if fromStart || timed {
-		for _, s := range n.lanes { // those without room are read when they have some
-			s.read = false
-		}
+		n.unread()
 	}
 	var lanes []storage.Lane
 	for _, lane := range room {
@@ -241,8 +258,16 @@ func (n *NeedRetry) own(ctx context.Context, t *rows.Tenure, room []storage.Lane
 	if next >= 0 {
 		n.expectAt(time.Now().Add(next))
 	}
+	n.quiet = n.quiet && len(recs) == 0
 	n.take(t, look, lanes, room, recs)
 	return nil
+}
+
+// unread forgets what is read; lanes without room are read when they have some.
+func (n *NeedRetry) unread() {
+	for _, s := range n.lanes {
+		s.read = false
+	}
 }
 
 // takeDue returns when a row was expected to be due, and whether it is time. If

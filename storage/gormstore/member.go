@@ -22,6 +22,7 @@ type member struct {
 	version string
 	lease   time.Duration
 	left    sync.Once
+	known   known
 }
 
 // Join implements storage.Storage.
