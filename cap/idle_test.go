@@ -128,7 +128,7 @@ func TestAnIdleBusFindsWhatNobodyTellsItOf(t *testing.T) {
 		within time.Duration
 	}{
 		"nobody's":             {func(*storage.Record) {}, time.Second},
-		"nobody's, with a key": {func(rec *storage.Record) { rec.Key = "k" }, 1100 * time.Millisecond},
+		"nobody's, with a key": {func(rec *storage.Record) { rec.Key = "k" }, time.Second},
 		"nobody's, delayed":    {func(rec *storage.Record) { rec.Delay = 700 * time.Millisecond }, 1700 * time.Millisecond},
 		"of one that dies":     {func(rec *storage.Record) { rec.Owner = 1 }, 17 * time.Second},
 	} {

@@ -14,8 +14,8 @@ func (n *NeedRetry) glance(ctx context.Context, t *rows.Tenure, room []storage.L
 	ctx, cancel := lookContext(ctx, t)
 	defer cancel()
 	was, _ := n.takeDue(true)
-	// It holds until the next one has come, or has not.
-	g, ok, err := t.Glance(ctx, room, n.cfg.Locked, n.cfg.PollInterval+n.cfg.PollInterval/10)
+	// What it sees holds until the next one, which may be late on a busy machine.
+	g, ok, err := t.Glance(ctx, room, n.cfg.Locked, 2*n.cfg.PollInterval)
 	if err != nil || !ok || g.Next == 0 {
 		n.expectAt(was)
 		return true, !ok || g.Orphans, err

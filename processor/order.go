@@ -88,10 +88,12 @@ type keyState struct {
 
 // NewOrder returns an Order; its Run does the work.
 func NewOrder(cfg OrderConfig) *Order {
-	return &Order{
+	o := &Order{
 		cfg: cfg, wake: make(chan struct{}, 1), lanes: map[laneKey]*keyState{}, cursors: map[laneKey]string{},
 		backoff: backoff.Backoff{Min: 200 * time.Millisecond, Max: 2 * time.Second},
 	}
+	cfg.Keeper.OnKeys(o.Kick)
+	return o
 }
 
 // Ask asks for a look at keys of a lane of which rows are there. It does not
@@ -235,7 +237,7 @@ func (o *Order) begin(lanes []KeyLane) {
 		return
 	}
 	if until, none := o.nothing(lanes); none && !o.must {
-		o.start = until // there is a newer glance by then, or the scan
+		o.start = until // there is a newer glance by then, or a scan
 		return
 	}
 	o.must = false

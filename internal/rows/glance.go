@@ -12,19 +12,30 @@ import (
 // sights is what one loop of an engine has glanced at for the others too, so that
 // an engine with nothing to do asks the storage once.
 type sights struct {
-	asks *storage.GlanceQuery
+	asks *asks
 
 	mu    sync.Mutex
 	seen  storage.Glance
 	until time.Time // what was seen holds until then
 }
 
+// asks is what a glance looks for beside the lanes that it is given.
+type asks struct {
+	storage.GlanceQuery
+
+	keysSeen func() // nil: nobody wants to know
+}
+
 // Ask says what Glance looks for beside the lanes that it is given: the lanes
 // whose rows may have keys, and the groups that may have unmatched rows. It is
 // called before anything runs.
 func (k *Keeper) Ask(keys []storage.Lane, groups []string) {
-	k.asks = storage.GlanceQuery{Keys: keys, Groups: groups}
+	k.asks.GlanceQuery = storage.GlanceQuery{Keys: keys, Groups: groups}
 }
+
+// OnKeys lets f know that a glance sees rows with a key where the last one saw
+// none. f does not block. It is called before anything runs.
+func (k *Keeper) OnKeys(f func()) { k.asks.keysSeen = f }
 
 // Glance implements storage.Glancer, as far as the storage does (else ok is
 // false), and remembers for so long what was seen.
@@ -37,12 +48,17 @@ func (t *Tenure) Glance(ctx context.Context, lanes []storage.Lane, locked bool, 
 	begun := time.Now()
 	s := &t.sights
 	g, err = m.Glance(ctx, storage.GlanceQuery{Lanes: lanes, Locked: locked, Keys: s.asks.Keys, Groups: s.asks.Groups})
-	if err == nil {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.seen, s.until = g, begun.Add(holds)
+	if err != nil {
+		return g, true, err
 	}
-	return g, true, err
+	s.mu.Lock()
+	fresh := g.Keys && !s.seen.Keys
+	s.seen, s.until = g, begun.Add(holds)
+	s.mu.Unlock()
+	if fresh && s.asks.keysSeen != nil {
+		s.asks.keysSeen()
+	}
+	return g, true, nil
 }
 
 // NoKeys reports that none of the lanes has rows with a key, and until when to

@@ -45,7 +45,7 @@ type Keeper struct {
 	pulse *Pulse
 	// patient: see Patient; asks: see Ask.
 	patient bool
-	asks    storage.GlanceQuery
+	asks    asks
 
 	// Known to Run alone.
 	trips int       // of the pulse, as seen
