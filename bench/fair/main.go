@@ -14,6 +14,7 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"os"
 	"os/signal"
 	"slices"
@@ -37,7 +38,7 @@ func main() {
 	flag.StringVar(&o.postgres, "postgres", "", "DSN of PostgreSQL")
 	flag.StringVar(&o.side, "side", "send", "send or handle")
 	flag.IntVar(&o.failing, "failing", 10_000, "messages that always fail")
-	flag.DurationVar(&o.interval, "interval", 10*time.Second, "FailedRetryInterval")
+	flag.DurationVar(&o.interval, "interval", 20*time.Second, "mean wait between two attempts of one")
 	flag.IntVar(&o.rate, "rate", 200, "fresh messages a second, for the latency")
 	flag.DurationVar(&o.long, "for", 5*time.Second, "how long, each time")
 	flag.IntVar(&o.burst, "burst", 5000, "fresh messages at once, for the throughput; 0: none")
@@ -60,7 +61,8 @@ func run(ctx context.Context, o options) (err error) {
 	m := newMeter()
 	opts := cap.Options{
 		Storage: store, Registry: &subscribe.Registry{}, Logger: slog.New(slog.DiscardHandler),
-		FailedRetryCount: 1_000_000, FailedRetryInterval: o.interval, ImmediateRetries: -1,
+		FailedRetryCount: 1_000_000, ImmediateRetries: -1,
+		RetryBackoff: func(int) time.Duration { return rand.N(2 * o.interval) }, //nolint:gosec // so that they come evenly
 	}
 	if opts.Transport, opts.Subscriptions, err = m.sided(o.side); err != nil {
 		return err

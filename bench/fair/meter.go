@@ -84,7 +84,8 @@ func (m *meter) wait(ctx context.Context) ([]time.Duration, error) {
 	return m.took, nil
 }
 
-// fail publishes messages that are refused, and waits until each has been once.
+// fail publishes messages that are refused, and waits until some
+// have been for the second time.
 func (m *meter) fail(ctx context.Context, bus *cap.Bus, o options) error {
 	m.refusing.Store(true)
 	was := m.failures.Load()
@@ -92,7 +93,7 @@ func (m *meter) fail(ctx context.Context, bus *cap.Bus, o options) error {
 		return err
 	}
 	m.bad += int64(o.failing)
-	return until(ctx, func() bool { return m.failures.Load() >= was+int64(o.failing) })
+	return until(ctx, func() bool { return m.failures.Load() >= was+int64(o.failing)*5/4 })
 }
 
 // relent takes them all.
