@@ -26,7 +26,7 @@ func (d *mysql) glance(ctx context.Context, db querier, at glancePlace, k *known
 func (d *mysql) glanceBetween(at glancePlace, known, gone []int64, g glancing) query {
 	var u union
 	table := d.table(at.box)
-	u.add("SELECT ?, number, beat_at, lease, beat_at + lease <= "+mysqlNow+" FROM "+d.instances+" WHERE ended_at IS NULL", glanceBeat)
+	u.add("SELECT ?, number, beat_at, lease, beat_at + lease <= "+mysqlNow+" FROM "+d.instances+" AS i WHERE ended_at IS NULL", glanceBeat)
 	for _, l := range g.own {
 		where, args := d.lane(at.box, at.version, at.number, l.Group, l.Subscriber)
 		u.add("SELECT ?, due_at - "+mysqlNow+", 0, 0, 0 FROM "+table+mysqlByDue+" WHERE "+where+" ORDER BY due_at LIMIT 1",
