@@ -30,3 +30,10 @@ func (n *NeedRetry) glance(ctx context.Context, t *rows.Tenure, room []storage.L
 	n.orphan = false
 	return false, g.Orphans, nil
 }
+
+// unread forgets what is read; lanes without room are read when they have some.
+func (n *NeedRetry) unread() {
+	for _, s := range n.lanes {
+		s.read = false
+	}
+}

@@ -57,6 +57,7 @@ type NeedRetry struct {
 	rest     time.Time     // after an error: no look before
 	orphan   bool          // the last takeover came back full
 	quiet    bool          // the last scan from the start has found nothing
+	timed    time.Time     // when the last look was that came because a row was due
 	turn     int           // 0 and 1 by turns: whose is the odd place
 	backoff  backoff.Backoff
 
@@ -220,8 +221,8 @@ func (n *NeedRetry) wait(room []storage.Lane) time.Duration {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	next := n.start
-	if !n.due.IsZero() && n.due.Before(next) {
-		next = n.due
+	if due := later(n.due, n.timed.Add(duePace)); !n.due.IsZero() && due.Before(next) {
+		next = due
 	}
 	return max(0, time.Until(next))
 }
@@ -261,27 +262,6 @@ func (n *NeedRetry) own(ctx context.Context, t *rows.Tenure, room []storage.Lane
 	n.quiet = n.quiet && len(recs) == 0
 	n.take(t, look, lanes, room, recs)
 	return nil
-}
-
-// unread forgets what is read; lanes without room are read when they have some.
-func (n *NeedRetry) unread() {
-	for _, s := range n.lanes {
-		s.read = false
-	}
-}
-
-// takeDue returns when a row was expected to be due, and whether it is time. If
-// so, or if everything is read anyway, it is forgotten: the look says what
-// comes next.
-func (n *NeedRetry) takeDue(fromStart bool) (was time.Time, timed bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	was = n.due
-	timed = !was.IsZero() && !time.Now().Before(was)
-	if fromStart || timed {
-		n.due = time.Time{}
-	}
-	return was, timed
 }
 
 // take moves the cursors and admits what is not in hand, as far as there is

@@ -71,7 +71,7 @@ type Order struct {
 	earliest time.Time     // before that none is begun
 	rest     time.Time     // after an error: no look before
 	rounds   int
-	must     bool              // the next scan was asked for
+	must     bool               // the next scan was asked for
 	cursors  map[laneKey]string // of the lanes that the scan has not read to the end
 	backoff  backoff.Backoff
 
