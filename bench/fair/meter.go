@@ -15,11 +15,9 @@ import (
 	"github.com/capbus/gocap/transport/memqueue"
 )
 
-// meter notes what arrives, and refuses what is to fail while it is told to.
+// meter notes what arrives, and what fails.
 type meter struct {
-	failures, passed atomic.Int64 // of topic bad
-	refusing         atomic.Bool
-	bad              int64 // published so far
+	failures atomic.Int64 // of topic bad
 
 	mu   sync.Mutex
 	left int
@@ -47,12 +45,8 @@ func (m *meter) sided(side string) (transport.Transport, []subscribe.Subscriptio
 }
 
 func (m *meter) attempt() error {
-	if m.refusing.Load() {
-		m.failures.Add(1)
-		return errOnPurpose
-	}
-	m.passed.Add(1)
-	return nil
+	m.failures.Add(1)
+	return errOnPurpose
 }
 
 // fresh notes the arrival of a message that was published then.
@@ -84,22 +78,14 @@ func (m *meter) wait(ctx context.Context) ([]time.Duration, error) {
 	return m.took, nil
 }
 
-// fail publishes messages that are refused, and waits until some
-// have been for the second time.
+// fail publishes messages that fail, and waits until some have for the second
+// time.
 func (m *meter) fail(ctx context.Context, bus *cap.Bus, o options) error {
-	m.refusing.Store(true)
 	was := m.failures.Load()
 	if err := publish(ctx, bus, "bad", o.failing); err != nil {
 		return err
 	}
-	m.bad += int64(o.failing)
-	return until(ctx, func() bool { return m.failures.Load() >= was+int64(o.failing)*5/4 })
-}
-
-// relent takes them all.
-func (m *meter) relent(ctx context.Context) error {
-	m.refusing.Store(false)
-	return until(ctx, func() bool { return m.passed.Load() == m.bad })
+	return until(ctx, func() bool { return m.failures.Load() >= was+int64(o.failing)*21/20 })
 }
 
 func until(ctx context.Context, cond func() bool) error {
