@@ -92,6 +92,7 @@ func NewConsumer(cfg ConsumerConfig) (*Consumer, error) {
 	}
 	c.desk = rows.NewDesk(dc)
 	cfg.Keeper.Pulse().Busy = c.busy
+	c.askGlances()
 	return c, nil
 }
 
