@@ -1,0 +1,215 @@
+package gormtracker
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+
+	"gorm.io/gorm"
+
+	"github.com/capbus/gocap/idempotency"
+)
+
+// Once implements idempotency.Tracker. A key in progress it waits for, as long as
+// ctx and the database allow: when a lock was waited for too long
+// (innodb_lock_wait_timeout, lock_timeout) it is ErrInProgress. In a transaction
+// of the caller's (In, Config.Tx) an error of the database itself may have ended
+// that; return it.
+func (t *Tracker) Once(ctx context.Context, key string, fn func(ctx context.Context) error) error {
+	if err := t.usable(ctx, key); err != nil {
+		return err
+	}
+	hash := hashOf(key)
+	if t.isRunning(ctx, hash) {
+		return idempotency.ErrInProgress // its row is there, or would be waited for for ever
+	}
+	tx, err := t.caller(ctx)
+	if err != nil {
+		return err
+	}
+	if tx != nil {
+		return t.inside(ctx, tx, hash, fn)
+	}
+	var failed error // of fn, whose words stay as they are
+	db := t.db.Session(&gorm.Session{NewDB: true, Context: ctx})
+	err = db.Transaction(func(tx *gorm.DB) error {
+		return t.run(ctx, tx, hash, func(ctx context.Context) error {
+			failed = fn(ctx)
+			return failed
+		})
+	})
+	if failed != nil {
+		return failed
+	}
+	if err != nil {
+		return fmt.Errorf("gormtracker: once: %w", err)
+	}
+	return nil
+}
+
+// run takes the key in tx and runs fn.
+func (t *Tracker) run(ctx context.Context, tx *gorm.DB, hash []byte, fn func(ctx context.Context) error) error {
+	c, err := txOf(tx)
+	if err != nil {
+		return err
+	}
+	fresh, err := t.take(ctx, c, hash)
+	if err != nil || !fresh {
+		return err
+	}
+	r := &running{outer: ctx, db: t.db, table: t.d.take, hash: string(hash), tx: tx}
+	return fn(context.WithValue(ctx, runningKey{}, r))
+}
+
+// inside is run in a transaction of the caller's.
+func (t *Tracker) inside(ctx context.Context, tx *gorm.DB, hash []byte, fn func(ctx context.Context) error) (err error) {
+	c, err := txOf(tx)
+	if err != nil {
+		return err
+	}
+	// One of its own for each key: MySQL forgets an outer savepoint of the same name.
+	name := "cap_once_" + hex.EncodeToString(hash[:8])
+	if _, err := c.ExecContext(t.statement(ctx), "SAVEPOINT "+name); err != nil {
+		return fmt.Errorf("gormtracker: once: %w", err)
+	}
+	done := false
+	defer func() {
+		if done {
+			return
+		}
+		// fn has failed, panicked or ended its goroutine.
+		if failed := undo(ctx, c, name); failed != nil {
+			err = errors.Join(err, failed)
+		}
+	}()
+	var failed error
+	err = t.run(ctx, tx, hash, func(ctx context.Context) error {
+		failed = fn(ctx)
+		return failed
+	})
+	if failed != nil {
+		return failed
+	}
+	if err == nil {
+		_, err = c.ExecContext(t.statement(ctx), "RELEASE SAVEPOINT "+name)
+	}
+	if err != nil {
+		return fmt.Errorf("gormtracker: once: %w", err)
+	}
+	done = true
+	return nil
+}
+
+// undo takes back what was done since the savepoint. Without it, as after a
+// deadlock, the whole transaction has ended.
+func undo(ctx context.Context, c gorm.ConnPool, name string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTime)
+	defer cancel()
+	for _, q := range []string{"ROLLBACK TO SAVEPOINT ", "RELEASE SAVEPOINT "} {
+		if _, err := c.ExecContext(ctx, q+name); err != nil {
+			return fmt.Errorf("gormtracker: the caller's transaction cannot go on, roll it back: %w", err)
+		}
+	}
+	return nil
+}
+
+// usable says why nothing can be done.
+func (t *Tracker) usable(ctx context.Context, key string) error {
+	switch {
+	case t.err != nil:
+		return t.err
+	case key == "":
+		return idempotency.ErrNoKey
+	}
+	return ctx.Err()
+}
+
+// conn is where a single statement runs: the caller's transaction, else the pool.
+func (t *Tracker) conn(ctx context.Context, key string) (gorm.ConnPool, error) {
+	if err := t.usable(ctx, key); err != nil {
+		return nil, err
+	}
+	tx, err := t.caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if tx == nil {
+		return t.pool, nil
+	}
+	return txOf(tx)
+}
+
+// caller is the transaction of the caller; nil: there is none to use. That of an
+// enclosing Once is one: another would wait for it on SQLite.
+func (t *Tracker) caller(ctx context.Context) (*gorm.DB, error) {
+	if t.tx != nil {
+		return t.tx, nil
+	}
+	if t.cfg.Tx == nil {
+		if r, ok := ctx.Value(runningKey{}).(*running); ok && r.db == t.db {
+			return r.tx, nil
+		}
+		return nil, nil
+	}
+	found, err := t.cfg.Tx(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("gormtracker: Config.Tx: %w", err)
+	}
+	tx, ok := found.(*gorm.DB)
+	if !ok {
+		return nil, fmt.Errorf("gormtracker: Config.Tx returned a %T, not a *gorm.DB", found)
+	}
+	return tx, nil
+}
+
+// txOf is the connection of a *gorm.DB that is in a transaction.
+func txOf(tx *gorm.DB) (gorm.ConnPool, error) {
+	if err := checkDB(tx); err != nil {
+		return nil, err
+	}
+	c := tx.Statement.ConnPool
+	if p, ok := c.(*gorm.PreparedStmtTX); ok {
+		c = p.Tx
+	}
+	if _, ok := c.(gorm.TxCommitter); !ok {
+		return nil, errors.New("gormtracker: the *gorm.DB is not in a transaction; " +
+			"use the one that db.Transaction gives to its function, or that db.Begin returns")
+	}
+	return c, nil
+}
+
+// running is a Once whose fn runs, in the context of fn.
+type running struct {
+	outer context.Context //nolint:containedctx // has the enclosing ones
+	db    *gorm.DB
+	table string // tells the tables of a database apart
+	hash  string
+	tx    *gorm.DB
+}
+
+type runningKey struct{}
+
+// isRunning reports whether ctx is that of the fn of this key.
+func (t *Tracker) isRunning(ctx context.Context, hash []byte) bool {
+	for {
+		r, ok := ctx.Value(runningKey{}).(*running)
+		if !ok {
+			return false
+		}
+		if r.db == t.db && r.table == t.d.take && r.hash == string(hash) {
+			return true
+		}
+		ctx = r.outer
+	}
+}
+
+// TxFromContext returns the transaction of the innermost Once whose fn runs with
+// ctx: what fn writes in it is committed with the key. False outside.
+func TxFromContext(ctx context.Context) (*gorm.DB, bool) {
+	r, ok := ctx.Value(runningKey{}).(*running)
+	if !ok {
+		return nil, false
+	}
+	return r.tx.WithContext(ctx), true
+}
