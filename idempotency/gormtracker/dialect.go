@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 )
@@ -90,8 +91,7 @@ func postgres() *dialect {
 
 // mysql counts repeats, because that tells a new row (1 changed) from an old one
 // (2) whatever the DSN says about found rows; and unlike INSERT IGNORE it ignores
-// no other error, and waits for the row with the lock that it needs afterwards:
-// several that wait for one that is rolled back do not block each other.
+// no other error.
 func mysql() *dialect {
 	return &dialect{
 		create: []string{
@@ -123,19 +123,21 @@ func sqlite() *dialect {
 	}
 }
 
-// isLockTimeout finds in an error that a lock was waited for too long: SQLSTATE
-// 55P03 of PostgreSQL, 1205 of MySQL and MariaDB. It goes by the shape of MySQL's
-// error, which has no method that tells the number, so that no driver is linked.
-func isLockTimeout(err error) bool {
+// isContended finds in the error of an insert that others want the same key: a
+// lock was waited for too long, or by several that wait for each other, as after
+// a rollback in MySQL. SQLSTATEs 55P03, 40P01 and 40001 of PostgreSQL, 1205 and
+// 1213 of MySQL and MariaDB. It goes by the shape of MySQL's error, which has no
+// method that tells the number, so that no driver is linked.
+func isContended(err error) bool {
 	var state interface{ SQLState() string }
 	if errors.As(err, &state) {
-		return state.SQLState() == "55P03"
+		return slices.Contains([]string{"55P03", "40P01", "40001"}, state.SQLState())
 	}
 	for ; err != nil; err = errors.Unwrap(err) {
 		v := reflect.ValueOf(err)
 		if v.Kind() == reflect.Pointer && !v.IsNil() && v.Elem().Kind() == reflect.Struct {
 			if n := v.Elem().FieldByName("Number"); n.Kind() == reflect.Uint16 {
-				return n.Uint() == 1205
+				return n.Uint() == 1205 || n.Uint() == 1213
 			}
 		}
 	}

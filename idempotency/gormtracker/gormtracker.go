@@ -206,7 +206,7 @@ func (t *Tracker) statement(ctx context.Context) context.Context {
 func (t *Tracker) take(ctx context.Context, c gorm.ConnPool, hash []byte) (fresh bool, err error) {
 	res, err := c.ExecContext(t.statement(ctx), t.d.take, t.d.args(hash)...)
 	if err != nil {
-		if isLockTimeout(err) {
+		if isContended(err) {
 			err = fmt.Errorf("%w: %w", idempotency.ErrInProgress, err)
 		}
 		return false, err

@@ -12,10 +12,10 @@ import (
 )
 
 // Once implements idempotency.Tracker. A key in progress it waits for, as long as
-// ctx and the database allow: when a lock was waited for too long
-// (innodb_lock_wait_timeout, lock_timeout) it is ErrInProgress. In a transaction
-// of the caller's (In, Config.Tx) an error of the database itself may have ended
-// that; return it.
+// ctx and the database allow: when that lets nobody wait any longer
+// (innodb_lock_wait_timeout, lock_timeout, a deadlock) it is ErrInProgress. In a
+// transaction of the caller's (In, Config.Tx) such an error may have ended that:
+// return it, and let the transaction be rolled back.
 func (t *Tracker) Once(ctx context.Context, key string, fn func(ctx context.Context) error) error {
 	if err := t.usable(ctx, key); err != nil {
 		return err
