@@ -11,8 +11,11 @@ import (
 	"github.com/capbus/gocap/operator"
 )
 
-// drainTime is how long Drain waits.
-const drainTime = time.Minute
+// drainTime is how long Drain waits, drainStep the longest time between two looks.
+const (
+	drainTime = time.Minute
+	drainStep = 100 * time.Millisecond
+)
 
 // Drain returns when all that is due has been done: what was published is sent and
 // handled, so is what the handlers have published, and so on. What is due later is
@@ -34,7 +37,7 @@ func Drain(tb testing.TB, bus *cap.Bus) {
 		if now.same(last) {
 			return
 		}
-		if len(now.due) > 0 && !bus.Health(context.WithoutCancel(tb.Context())).Running {
+		if wait == drainStep && !bus.Health(context.WithoutCancel(tb.Context())).Running {
 			tb.Fatalf("captest: the bus does not run, and this is due:%s", now)
 		}
 		if time.Now().After(deadline) {
@@ -42,7 +45,7 @@ func Drain(tb testing.TB, bus *cap.Bus) {
 		}
 		last = now
 		<-time.After(wait)
-		wait = min(2*wait, 100*time.Millisecond)
+		wait = min(2*wait, drainStep)
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 // and a receiver of something.
 func TestDrainWaitsForAllThatComesOfIt(t *testing.T) {
 	t.Parallel()
-	const chains, links = 50, 20
+	const chains, links = 20, 10
 	var ended atomic.Int32
 	next := func(ctx context.Context, n int) error {
 		if n == links {

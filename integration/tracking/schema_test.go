@@ -12,7 +12,6 @@ import (
 
 	"github.com/capbus/gocap/idempotency"
 	"github.com/capbus/gocap/idempotency/gormtracker"
-	"github.com/capbus/gocap/storage/gormstore"
 )
 
 func nothing(context.Context) error { return nil }
@@ -165,5 +164,3 @@ func TestWhatCannotBeUsedIsReported(t *testing.T) {
 		}
 	}
 }
-
-var _ *gormstore.Store
