@@ -14,6 +14,7 @@ func (o Options) LogValue() slog.Value {
 		slog.String("Transport", kindOf(o.Transport)),
 		slog.String("Registry", kindOf(o.Registry)),
 		slog.Int("Subscriptions", len(o.Subscriptions)),
+		slog.Int("Middleware", len(o.Middleware)),
 		slog.String("Codec", kindOf(o.Codec)),
 		slog.String("Logger", kindOf(o.Logger)),
 		slog.String("Version", o.Version),

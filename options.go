@@ -31,7 +31,11 @@ type Options struct {
 	Registry *subscribe.Registry
 	// Subscriptions are served beside the registry's. Defaults to none.
 	Subscriptions []subscribe.Subscription
-	// Codec encodes bodies. Defaults to transport.JSON.
+	// Middleware is around every handler, outside of that of subscribe.With; the
+	// first is the outermost. Defaults to none.
+	Middleware []subscribe.Middleware
+	// Codec encodes and decodes bodies, where cap.WithCodec and subscribe.Codec
+	// name no other. Defaults to transport.JSON.
 	Codec transport.Codec
 	// Logger gets the bus's log lines; bodies are never logged. Defaults to
 	// slog.Default().
@@ -211,6 +215,9 @@ func (o Options) Validate() error {
 	for i, s := range o.Subscriptions {
 		err := s.Validate()
 		v.check(err == nil, fmt.Sprintf("Subscriptions[%d]", i), fmt.Sprint(err))
+	}
+	for i, mw := range o.Middleware {
+		v.check(mw != nil, fmt.Sprintf("Middleware[%d]", i), "is nil")
 	}
 	v.check(validVersion(o.Version), "Version", fmt.Sprintf("%q is not 1 to 20 bytes of letters, digits, '.', '_' and '-'", o.Version))
 	o.checkAlsoVersions(v)

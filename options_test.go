@@ -41,7 +41,7 @@ func (someCodec) Decode([]byte, any) error   { return nil }
 func zeroIsDefault() []string {
 	return []string{
 		"Storage", "Transport", // required
-		"Subscriptions", "AlsoVersions", "GroupNamePrefix", "TopicNamePrefix", "RetryBackoff", "FailedThresholdCallback",
+		"Subscriptions", "Middleware", "AlsoVersions", "GroupNamePrefix", "TopicNamePrefix", "RetryBackoff", "FailedThresholdCallback",
 		"UseStorageLock", "SendTrace", "HandleTrace", "AllowUnroutable", "HandlerTimeout", "SkipMigrations",
 	}
 }
@@ -54,6 +54,7 @@ func filled(t *testing.T) gocap.Options {
 		Transport:               &someTransport{Password: secret},
 		Registry:                &subscribe.Registry{},
 		Subscriptions:           []subscribe.Subscription{subscribe.To("a", func(context.Context, string) error { return nil })},
+		Middleware:              []subscribe.Middleware{func(next subscribe.Handler) subscribe.Handler { return next }},
 		Codec:                   &someCodec{Password: secret},
 		Logger:                  slog.New(slog.DiscardHandler),
 		AlsoVersions:            []string{"v0"},

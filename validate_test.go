@@ -88,6 +88,9 @@ func badOptions() []struct {
 		{"Subscriptions[1]", "subscribe.To", func(o *gocap.Options) {
 			o.Subscriptions = []subscribe.Subscription{subscribe.To("a", func(context.Context, string) error { return nil }), {}}
 		}},
+		{"Middleware[1]", "nil", func(o *gocap.Options) {
+			o.Middleware = []subscribe.Middleware{func(next subscribe.Handler) subscribe.Handler { return next }, nil}
+		}},
 		{"Version", `"a b"`, func(o *gocap.Options) { o.Version = "a b" }},
 		{"Version", "20 bytes", func(o *gocap.Options) { o.Version = strings.Repeat("x", 21) }},
 		{"AlsoVersions", `"a b"`, func(o *gocap.Options) { o.AlsoVersions = []string{"v0", "a b"} }},

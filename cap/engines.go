@@ -109,7 +109,7 @@ func (b *Bus) assemble(e *engines, subs []subscribe.Subscription) (err error) {
 		keepDone = 24 * time.Hour // the inbox needs its rows to know what was handled
 	}
 	e.consumer, err = subscribe.NewConsumer(subscribe.ConsumerConfig{
-		Storage: o.Storage, Transport: o.Transport, Keeper: e.handling, Also: e.keepers(storage.Inbox), Log: b.log, Codec: o.Codec, Subscriptions: subs,
+		Storage: o.Storage, Transport: o.Transport, Keeper: e.handling, Also: e.keepers(storage.Inbox), Log: b.log, Codec: o.Codec, Subscriptions: subs, Middleware: o.Middleware,
 		Version: o.Version, DefaultGroup: o.DefaultGroupName, GroupPrefix: o.GroupNamePrefix, TopicPrefix: o.TopicNamePrefix,
 		Policy: policy, Callback: b.callback(gocap.Subscribe), KeepDone: keepDone,
 		Context:   b.handlerContext,

@@ -54,3 +54,34 @@ func ExampleModule() {
 	}
 	// Output: deleted the files of product 7
 }
+
+// The handlers of a service that are fields of a struct, and its constructor in
+// the container.
+func ExampleHandlers() {
+	var publisher cap.Publisher
+	var coupons *Coupons
+	app := fx.New(
+		fx.NopLogger,
+		fx.Supply(cap.Options{Registry: &subscribe.Registry{}, Logger: quietLogger()}),
+		fx.Provide(
+			func() storage.Storage { return memstore.New(memstore.Config{}) },
+			func() transport.Transport { return memqueue.New(memqueue.Config{}) },
+			NewCoupons,
+			cap.Module,
+		),
+		cap.Handlers(func(c *Coupons) ([]subscribe.Subscription, error) { return subscribe.Tagged(c) }),
+		fx.Populate(&publisher, &coupons),
+	)
+	ctx := context.Background()
+	if err := app.Start(ctx); err != nil {
+		panic(err)
+	}
+	if err := publisher.Publish(ctx, cap.NoTx, "product.deleted", ProductDeleted{ID: 7}); err != nil {
+		panic(err)
+	}
+	fmt.Println(<-coupons.done)
+	if err := app.Stop(ctx); err != nil {
+		panic(err)
+	}
+	// Output: no coupons for product 7
+}

@@ -68,8 +68,9 @@ func PublishMany(ctx context.Context, tx Tx, msgs ...Outgoing) error {
 // message. It may be called concurrently.
 //
 // The codec makes the body out of msg. JSON, the default, makes a base64 string
-// of a []byte; JSON that is ready is a json.RawMessage. A *Message is refused: to
-// pass one on, publish its Body so.
+// of a []byte (transport.Bytes leaves it as it is: WithCodec); JSON that is ready
+// is a json.RawMessage, whose bytes are the body. A *Message is refused: to pass
+// one on, publish its Body so.
 //
 // Errors: a value that cannot be published (topic, options, body), ErrNoTx,
 // *TxTypeError, a transaction that has ended, ErrDuplicate, or that of the
@@ -211,7 +212,10 @@ func (b *Bus) record(ctx context.Context, m Outgoing, owner int64) (*storage.Rec
 	if len(o.errs) > 0 {
 		return nil, errors.Join(o.errs...)
 	}
-	body, err := b.encode(m.Msg)
+	if o.codec == nil {
+		o.codec = b.opts.Codec
+	}
+	body, err := b.encode(m.Msg, o.codec)
 	if err != nil {
 		return nil, err
 	}
@@ -253,7 +257,7 @@ func (b *Bus) checkTopic(topic string) error {
 }
 
 // encode makes the body. A panic of a type's own encoder is an error.
-func (b *Bus) encode(msg any) (body []byte, err error) {
+func (b *Bus) encode(msg any, codec transport.Codec) (body []byte, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("encode %T: panic: %v", msg, p)
@@ -263,7 +267,7 @@ func (b *Bus) encode(msg any) (body []byte, err error) {
 	case *Message, Message:
 		return nil, fmt.Errorf("%T is not a value to publish; to pass a message on, give json.RawMessage(m.Body)", msg)
 	}
-	body, err = b.opts.Codec.Encode(msg)
+	body, err = codec.Encode(msg)
 	if err != nil {
 		return nil, fmt.Errorf("encode %T: %w", msg, err)
 	}

@@ -22,6 +22,7 @@ type publishOptions struct {
 	delay   time.Duration
 	dueAt   time.Time
 	key     string
+	codec   transport.Codec // nil: the bus's
 	errs    []error
 }
 
@@ -130,6 +131,17 @@ func WithKey(key string) PublishOption {
 		default:
 			o.key = key
 		}
+	}
+}
+
+// WithCodec encodes this message, such as transport.Bytes. Its handlers need the
+// same (subscribe.Codec): nothing on the wire says which it was.
+func WithCodec(c transport.Codec) PublishOption {
+	return func(o *publishOptions) {
+		if c == nil {
+			o.fail("WithCodec: the codec is nil")
+		}
+		o.codec = c
 	}
 }
 

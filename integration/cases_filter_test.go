@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/capbus/gocap/storage/gormstore"
 	"github.com/capbus/gocap/subscribe"
 	"github.com/capbus/gocap/transport"
+	"github.com/capbus/gocap/transport/memqueue"
 )
 
 // TestC133HandlerInTransaction: what the handler writes and publishes is there
@@ -21,11 +21,21 @@ import (
 // that middleware opens, and a commit that fails is a failed attempt.
 func TestC133HandlerInTransaction(t *testing.T) {
 	t.Parallel()
-	for _, kind := range []string{"inbox", "middleware"} {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			handleInTransaction(t, kind)
-		})
+	for name, store := range map[string]func(testing.TB) *gormstore.Store{
+		"sqlite": func(tb testing.TB) *gormstore.Store {
+			tb.Helper()
+			store := opened(tb, file(tb))
+			must(tb, store.DB().Exec("CREATE TABLE effects (id TEXT)").Error)
+			return store
+		},
+		"postgres": func(tb testing.TB) *gormstore.Store { tb.Helper(); return postgresStore(tb, postgresDatabase(tb), 8) },
+	} {
+		for _, kind := range []string{"inbox", "middleware"} {
+			t.Run(name+" "+kind, func(t *testing.T) {
+				t.Parallel()
+				handleInTransaction(t, store(t), kind)
+			})
+		}
 	}
 }
 
@@ -33,10 +43,31 @@ func TestC133HandlerInTransaction(t *testing.T) {
 const deferred = `CREATE TABLE parents (id TEXT PRIMARY KEY);
 	CREATE TABLE children (id TEXT, parent TEXT REFERENCES parents(id) DEFERRABLE INITIALLY DEFERRED)`
 
-func handleInTransaction(t *testing.T, kind string) {
-	t.Helper()
-	var made journal
-	var s *service
+// ends is what a handler does after its work, at the first attempt: hows says
+// the ways.
+func ends(ctx context.Context, tx *gorm.DB, how string) error {
+	if info, _ := cap.InfoFromContext(ctx); info.Attempt > 1 {
+		return nil
+	}
+	switch how {
+	case "error":
+		return errRollback
+	case "panic":
+		panic("on purpose")
+	case "cancel":
+		<-ctx.Done()
+		return ctx.Err()
+	case "commit":
+		return tx.Exec("INSERT INTO children VALUES (?, 'nobody')", how).Error
+	}
+	return nil
+}
+
+func hows() []string { return []string{"success", "error", "panic", "cancel", "commit"} }
+
+// inTransaction is a handler that writes and publishes, in the transaction that
+// kind says.
+func inTransaction(db *gorm.DB, kind string) subscribe.Subscription {
 	work := func(ctx context.Context, tx *gorm.DB, how string) error {
 		if err := tx.Exec("INSERT INTO effects VALUES (?)", how).Error; err != nil {
 			return err
@@ -44,61 +75,48 @@ func handleInTransaction(t *testing.T, kind string) {
 		if err := cap.Publish(ctx, nil, "made", how); err != nil {
 			return err
 		}
-		if info, _ := cap.InfoFromContext(ctx); info.Attempt > 1 {
-			return nil
-		}
-		switch how {
-		case "error":
-			return errRollback
-		case "panic":
-			panic("on purpose")
-		case "cancel":
-			<-ctx.Done()
-			return ctx.Err()
-		case "commit":
-			return tx.Exec("INSERT INTO children VALUES (?, 'nobody')", how).Error
-		}
-		return nil
+		return ends(ctx, tx, how)
 	}
-	inbox := gormstore.Handle(work)
-	own := func(ctx context.Context, how string) error {
+	alone, limit := subscribe.Concurrency(1), subscribe.Timeout(500*time.Millisecond)
+	if kind == "inbox" {
+		return inGroup("work", gormstore.Handle(work), alone, limit)
+	}
+	opening := subscribe.With(func(next subscribe.Handler) subscribe.Handler {
+		return subscribe.HandlerFunc(func(ctx context.Context, m *transport.Message) error {
+			return db.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
+				return next.Handle(cap.ContextWithTx(ctx, tx), m)
+			})
+		})
+	})
+	return inGroup("work", func(ctx context.Context, how string) error {
 		tx, err := cap.TxFromContext(ctx)
 		if err != nil {
 			return err
 		}
 		return work(ctx, tx.(*gorm.DB).WithContext(ctx), how)
+	}, alone, limit, opening)
+}
+
+func handleInTransaction(t *testing.T, store *gormstore.Store, kind string) {
+	t.Helper()
+	var published journal
+	must(t, store.DB().Exec(deferred).Error)
+	bus := begun(t, made(t, store, memqueue.New(memqueue.Config{}), serving(inTransaction(store.DB(), kind), inGroup("made", published.handle))))
+	for _, how := range hows() {
+		must(t, bus.Publish(t.Context(), cap.NoTx, "work", how))
 	}
-	opening := subscribe.With(func(next subscribe.Handler) subscribe.Handler {
-		return subscribe.HandlerFunc(func(ctx context.Context, m *transport.Message) error {
-			return s.store.DB().WithContext(ctx).Transaction(func(tx *gorm.DB) error {
-				return next.Handle(cap.ContextWithTx(ctx, tx), m)
-			})
-		})
-	})
-	alone, limit := subscribe.Concurrency(1), subscribe.Timeout(500*time.Millisecond)
-	sub := inGroup("work", inbox, alone, limit)
-	if kind == "middleware" {
-		sub = inGroup("work", own, alone, limit, opening)
-	}
-	s = start(t, file(t), serving(sub, inGroup("made", made.handle)))
-	must(t, s.store.DB().Exec(deferred).Error)
-	hows := []string{"success", "error", "panic", "cancel", "commit"}
-	for _, how := range hows {
-		must(t, s.bus.Publish(t.Context(), cap.NoTx, "work", how))
-	}
-	settled(t, s.store.DB(), window)
-	made.exactly(t, hows)
-	if got := column(t, s.store.DB(), "SELECT id FROM effects"); len(got) != len(hows) {
-		t.Errorf("effects %q, want one of each", got)
-	}
-	if n := number(t, s.store.DB(), "SELECT count(*) FROM children"); n != 0 {
+	settled(t, store.DB(), window)
+	published.exactly(t, hows())
+	j := journal{seen: column(t, store.DB(), "SELECT id FROM effects")}
+	j.exactly(t, hows())
+	if n := number(t, store.DB(), "SELECT count(*) FROM children"); n != 0 {
 		t.Errorf("%d rows of a commit that failed", n)
 	}
-	if got := column(t, s.store.DB(), "SELECT CAST(body AS TEXT)||' '||status||' '||retries FROM cap_received WHERE name = 'work' ORDER BY 1"); strings.Join(got, ", ") !=
-		`"cancel" 2 1, "commit" 2 1, "error" 2 1, "panic" 2 1, "success" 2 0` {
+	if got := column(t, store.DB(), "SELECT concat(status, ' ', retries) FROM cap_received WHERE name = 'work' ORDER BY 1"); fmt.Sprint(got) != "[2 0 2 1 2 1 2 1 2 1]" {
 		t.Errorf("rows %q", got)
 	}
-	db, err := s.store.DB().DB()
+	must(t, bus.Stop(t.Context()))
+	db, err := store.DB().DB()
 	must(t, err)
 	eventually(t, "all connections are back", func() bool { return db.Stats().InUse == 0 })
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/capbus/gocap"
 	"github.com/capbus/gocap/cap"
+	"github.com/capbus/gocap/operator"
 	"github.com/capbus/gocap/subscribe"
 	"github.com/capbus/gocap/transport"
 	"github.com/capbus/gocap/transport/memqueue"
@@ -231,7 +232,8 @@ func TestC038DatabaseAway(t *testing.T) {
 }
 
 // TestC139ErrorAsHeader: a header in which another system carries an error is a
-// header like any other; our own error is a column, with the latest text.
+// header like any other; our own error is a column, with the latest text, also
+// after a requeue.
 func TestC139ErrorAsHeader(t *testing.T) {
 	t.Parallel()
 	const header = "cap-exception"
@@ -251,6 +253,16 @@ func TestC139ErrorAsHeader(t *testing.T) {
 	}
 	eventually(t, "both are there", func() bool { return number(t, s.store.DB(), "SELECT count(*) FROM cap_received") == 2 })
 	settled(t, s.store.DB(), window)
+	o, err := s.bus.Operator()
+	must(t, err)
+	res, err := o.RequeueMatching(t.Context(), operator.Filter{Box: operator.Received, States: []operator.State{operator.Failed}}, operator.Bulk{})
+	if must(t, err); res.Done != 1 {
+		t.Errorf("%d messages requeued, want the failed one", res.Done)
+	}
+	settled(t, s.store.DB(), window)
+	if n := seen.count("4 NullReferenceException-->"); n != 2 {
+		t.Errorf("%d last attempts, want one before and one after the requeue", n)
+	}
 	for _, line := range seen.sorted() {
 		if !strings.HasSuffix(line, " NullReferenceException-->") {
 			t.Errorf("an attempt saw the header as %q", line)

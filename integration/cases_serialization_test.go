@@ -14,6 +14,8 @@ import (
 	"gorm.io/gorm"
 
 	"github.com/capbus/gocap/cap"
+	"github.com/capbus/gocap/operator"
+	"github.com/capbus/gocap/storage/gormstore"
 	"github.com/capbus/gocap/subscribe"
 	"github.com/capbus/gocap/transport/memqueue"
 )
@@ -50,11 +52,27 @@ func values() []value {
 	}
 }
 
+// eachDatabase runs a test on a store of each kind.
+func eachDatabase(t *testing.T, test func(t *testing.T, store *gormstore.Store)) {
+	t.Helper()
+	for _, db := range databases() {
+		t.Run(db.name, func(t *testing.T) {
+			t.Parallel()
+			test(t, db.make(t).store)
+		})
+	}
+}
+
 // TestC134RoundTrips: every value arrives as it was, also when a retry reads it
-// from the table after a restart.
+// from the table after a restart, and when an operator has requeued it.
 func TestC134RoundTrips(t *testing.T) {
 	t.Parallel()
-	store, q := opened(t, file(t)), memqueue.New(memqueue.Config{})
+	eachDatabase(t, roundTrips)
+}
+
+func roundTrips(t *testing.T, store *gormstore.Store) {
+	t.Helper()
+	q := memqueue.New(memqueue.Config{})
 	var mu sync.Mutex
 	attempts := map[string]int{}
 	results := map[string]any{}
@@ -86,18 +104,27 @@ func TestC134RoundTrips(t *testing.T) {
 	clear(results)
 	succeed = true
 	mu.Unlock()
-	begun(t, made(t, store, q, serving(subs...)))
-	eventually(t, "all have been handled", func() bool { mu.Lock(); defer mu.Unlock(); return len(results) == len(values()) })
-	settled(t, store.DB(), window)
-	mu.Lock()
-	defer mu.Unlock()
-	for _, v := range values() {
-		if _, ok := results[v.name]; !ok || attempts[v.name] < 2 {
-			t.Errorf("%s: not tried again after the restart (attempt %d)", v.name, attempts[v.name])
+	second := begun(t, made(t, store, q, serving(subs...)))
+	for _, again := range []bool{true, false} { // from the table; from the operator, whose messages start afresh
+		eventually(t, "all have been handled", func() bool { mu.Lock(); defer mu.Unlock(); return len(results) == len(values()) })
+		settled(t, store.DB(), window)
+		mu.Lock()
+		for _, v := range values() {
+			if (attempts[v.name] > 1) != again {
+				t.Errorf("%s: attempt %d", v.name, attempts[v.name])
+			}
 		}
-	}
-	if bad := column(t, store.DB(), "SELECT name||' '||last_error FROM cap_received WHERE status <> 2"); len(bad) > 0 {
-		t.Errorf("rows %q", bad)
+		clear(results)
+		mu.Unlock()
+		if bad := column(t, store.DB(), "SELECT concat(name, ' ', last_error) FROM cap_received WHERE status <> 2"); len(bad) > 0 {
+			t.Errorf("rows %q", bad)
+		}
+		if again {
+			o, err := second.Operator()
+			must(t, err)
+			res, err := o.RequeueMatching(t.Context(), operator.Filter{Box: operator.Received, States: []operator.State{operator.Succeeded}}, operator.Bulk{})
+			must(t, errors.Join(err, res.Err()))
+		}
 	}
 }
 
@@ -105,29 +132,34 @@ func TestC134RoundTrips(t *testing.T) {
 // they were; what no database could keep is refused, and the transaction goes on.
 func TestC137Unicode(t *testing.T) {
 	t.Parallel()
+	eachDatabase(t, unicodeTexts)
+}
+
+func unicodeTexts(t *testing.T, store *gormstore.Store) {
+	t.Helper()
 	const text = "😀 𠀀 שלום e\u0301 'x' \"y\" \\ -- ; %s"
 	var seen journal
-	s := start(t, file(t), serving(subscribe.To("topic."+text, func(ctx context.Context, _ string) error {
+	bus := begun(t, made(t, store, memqueue.New(memqueue.Config{}), serving(subscribe.To("topic."+text, func(ctx context.Context, _ string) error {
 		info, _ := cap.InfoFromContext(ctx)
 		seen.add(info.Message.Topic + "|" + info.Group + "|" + info.Subscriber + "|" + info.Message.Headers["h "+text])
 		return errors.New(text + " \x00 \xff")
-	}, subscribe.Group("group "+text), subscribe.Name("name "+text), subscribe.FailedRetryCount(1))))
-	must(t, s.store.DB().Transaction(func(tx *gorm.DB) error {
+	}, subscribe.Group("group "+text), subscribe.Name("name "+text), subscribe.FailedRetryCount(1)))))
+	must(t, store.DB().Transaction(func(tx *gorm.DB) error {
 		for name, err := range map[string]error{
-			"NUL in a topic":  s.bus.Publish(t.Context(), tx, "a\x00b", "x"),
-			"invalid topic":   s.bus.Publish(t.Context(), tx, "a\xff", "x"),
-			"NUL in a header": s.bus.Publish(t.Context(), tx, "t", "x", cap.WithHeader("h", "a\x00b")),
-			"invalid header":  s.bus.Publish(t.Context(), tx, "t", "x", cap.WithHeader("h\xff", "a")),
+			"NUL in a topic":  bus.Publish(t.Context(), tx, "a\x00b", "x"),
+			"invalid topic":   bus.Publish(t.Context(), tx, "a\xff", "x"),
+			"NUL in a header": bus.Publish(t.Context(), tx, "t", "x", cap.WithHeader("h", "a\x00b")),
+			"invalid header":  bus.Publish(t.Context(), tx, "t", "x", cap.WithHeader("h\xff", "a")),
 		} {
 			if err == nil || !strings.Contains(err.Error(), "UTF-8 without NUL") {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		return s.bus.Publish(t.Context(), tx, "topic."+text, text, cap.WithHeader("h "+text, text))
+		return bus.Publish(t.Context(), tx, "topic."+text, text, cap.WithHeader("h "+text, text))
 	}))
-	settled(t, s.store.DB(), window)
+	settled(t, store.DB(), window)
 	seen.exactly(t, []string{"topic." + text + "|group " + text + "|name " + text + "|" + text})
-	got := column(t, s.store.DB(), "SELECT name||'|'||group_name||'|'||subscriber||'|'||last_error FROM cap_received")
+	got := column(t, store.DB(), "SELECT concat(name, '|', group_name, '|', subscriber, '|', last_error) FROM cap_received")
 	if want := fmt.Sprintf("topic.%s|group %s|name %s|%s \uFFFD \uFFFD", text, text, text, text); len(got) != 1 || got[0] != want {
 		t.Errorf("row %q, want %q", got, want)
 	}

@@ -24,6 +24,7 @@ type ConsumerConfig struct {
 	Log           *quiet.Logger
 	Codec         transport.Codec
 	Subscriptions []Subscription
+	Middleware    []Middleware // of all subscriptions; may be empty
 	// Version, and the names that complete those of the subscriptions; the
 	// prefixes may be empty.
 	Version, DefaultGroup, GroupPrefix, TopicPrefix string
@@ -250,19 +251,24 @@ func (c *Consumer) resolve() error {
 	}
 	byName := map[string]*group{}
 	for _, s := range full {
+		h, err := c.handlerOf(s)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
 		g := byName[s.group]
 		if g == nil {
 			g = newGroup(c, s.group)
 			byName[s.group] = g
 			c.groups = append(c.groups, g)
 		}
-		rt := newRoute(c, g, s)
+		rt := newRoute(c, g, s, h)
 		c.lanes[laneKey{g.name, rt.name}] = rt
 	}
 	for _, g := range c.groups {
 		g.boundDirect()
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 func (c *Consumer) checkQueue(s Subscription) error {

@@ -73,13 +73,25 @@ func newGroup(c *Consumer, name string) *group {
 	return g
 }
 
-func newRoute(c *Consumer, g *group, s Subscription) *route {
+// handlerOf is the handler of a subscription in its middleware.
+func (c *Consumer) handlerOf(s Subscription) (Handler, error) {
+	codec := c.cfg.Codec
+	if s.codec != nil {
+		codec = s.codec
+	}
+	h := s.build(codec)
+	for i, mw := range slices.Backward(slices.Concat(c.cfg.Middleware, s.middleware)) {
+		if h = mw(h); h == nil {
+			return nil, fmt.Errorf("subscription %s: middleware %d, counted from the outermost, returned a nil Handler", s, i+1)
+		}
+	}
+	return h, nil
+}
+
+func newRoute(c *Consumer, g *group, s Subscription, h Handler) *route {
 	rt := &route{
 		group: g, name: s.name, topic: s.topic, policy: c.cfg.Policy,
-		timeout: c.cfg.Timeout, concurrency: s.concurrency, ordered: s.ordered, handler: s.build(c.cfg.Codec),
-	}
-	for _, mw := range slices.Backward(s.middleware) {
-		rt.handler = mw(rt.handler)
+		timeout: c.cfg.Timeout, concurrency: s.concurrency, ordered: s.ordered, handler: h,
 	}
 	if s.timeout > 0 {
 		rt.timeout = s.timeout

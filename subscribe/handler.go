@@ -19,8 +19,11 @@ type HandlerFunc func(ctx context.Context, m *transport.Message) error
 // Handle calls f.
 func (f HandlerFunc) Handle(ctx context.Context, m *transport.Message) error { return f(ctx, m) }
 
-// Middleware wraps a Handler. It may replace the message, answer without calling
-// the next one, or handle the next one's error.
+// Middleware wraps a Handler; With and Options.Middleware say where it stands. It
+// may replace the message (InfoFromContext keeps the one that came), answer
+// without calling the next one, or handle the next one's error: what it returns
+// is the answer of the handler. It is called once, at the start of the bus; the
+// Handler that it returns is called by many goroutines.
 type Middleware func(Handler) Handler
 
 // decode returns the value that a handler of T takes. T = *transport.Message is

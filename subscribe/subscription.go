@@ -12,7 +12,7 @@ import (
 )
 
 // Subscription is a handler for a topic, with its settings. It is a value: make
-// it with To, and give it to a Registry or to Options.Subscriptions.
+// it with To or Tagged, and give it to a Registry or to Options.Subscriptions.
 type Subscription struct {
 	topic, group, name string
 	build              func(transport.Codec) Handler
@@ -23,13 +23,14 @@ type Subscription struct {
 	retryInterval      time.Duration
 	backoff            func(attempt int) time.Duration
 	middleware         []Middleware
+	codec              transport.Codec // nil: the bus's
 	ordered            bool
 	retry              *transport.BrokerRetry // nil: the group has an inbox
 	errs               []error                // of options
 }
 
 // To returns a subscription of fn to a topic, or to a pattern with the wildcards
-// of transport.Match. The body is decoded into T by the bus's codec; with
+// of transport.Match. The body is decoded into T by the codec; with
 // T = *transport.Message the handler gets the message itself.
 func To[T any](topic string, fn func(context.Context, T) error, opts ...Option) Subscription {
 	s := Subscription{topic: topic, where: callSite()}
@@ -133,7 +134,17 @@ func RetryBackoff(f func(attempt int) time.Duration) Option {
 // (Traits.SingleActive), else the bus does not start.
 func Ordered() Option { return func(s *Subscription) { s.ordered = true } }
 
-// With adds middleware; the first given is the outermost.
+// Codec decodes bodies for this subscription, such as transport.Bytes. Defaults
+// to Options.Codec.
+func Codec(c transport.Codec) Option {
+	return func(s *Subscription) {
+		s.check(c != nil, "Codec: the codec is nil")
+		s.codec = c
+	}
+}
+
+// With adds middleware, inside of Options.Middleware; the first given is the
+// outermost.
 func With(mw ...Middleware) Option {
 	return func(s *Subscription) {
 		for _, m := range mw {
