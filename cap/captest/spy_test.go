@@ -83,3 +83,14 @@ func (s *spy) wantFatal(t *testing.T, words ...string) {
 		}
 	}
 }
+
+// inTest runs a test outside of one, for the examples.
+func inTest(test func(t testing.TB)) {
+	ctx, cancel := context.WithCancel(context.Background())
+	s := &spy{ctx: ctx}
+	test(s)
+	cancel()
+	for _, f := range slices.Backward(s.cleanups) {
+		f()
+	}
+}

@@ -1,3 +1,5 @@
+//go:build !capnofx
+
 // Command idempotent shows ways to have an effect once, though its message is
 // delivered ten times. An event says that 10 were paid from an account with 100;
 // each way debits an account of its own, whose balance must be 90 in the end.

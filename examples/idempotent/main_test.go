@@ -1,3 +1,5 @@
+//go:build !capnofx
+
 package main
 
 import (
