@@ -37,6 +37,7 @@ func forward(topic string) func(context.Context, order) error {
 func TestWhatHandlersPublishIsThereAfterDrain(t *testing.T) {
 	t.Parallel()
 	test := func(t *testing.T) {
+		t.Helper()
 		bus := captest.New(t,
 			subscribe.To("placed", forward("charged")), subscribe.To("charged", forward("packed")),
 			subscribe.To("packed", forward("sent"), subscribe.Group("warehouse")))
@@ -121,13 +122,15 @@ func TestWhatWasPublishedStays(t *testing.T) {
 func TestABusThatCannotStartEndsTheTest(t *testing.T) {
 	t.Parallel()
 	bad := func(sub subscribe.Subscription) *spy {
-		return observe(t, func(tb testing.TB) { captest.New(tb, sub) })
+		return observe(t, func(tb testing.TB) { tb.Helper(); captest.New(tb, sub) })
 	}
 	bad(subscribe.To("", forward("a"))).wantFatal(t, "captest: ", "captest_test.go")
 	observe(t, func(tb testing.TB) {
+		tb.Helper()
 		captest.NewWith(tb, func(o *cap.Options) { o.FailedRetryCount = -1 })
 	}).wantFatal(t, "captest: ", "FailedRetryCount")
 	observe(t, func(tb testing.TB) {
+		tb.Helper()
 		captest.NewWith(tb, func(o *cap.Options) { o.Transport = nil })
 	}).wantFatal(t, "captest: ", "Transport")
 }
@@ -135,7 +138,7 @@ func TestABusThatCannotStartEndsTheTest(t *testing.T) {
 func TestTheBusStopsWithTheTest(t *testing.T) {
 	t.Parallel()
 	var bus *cap.Bus
-	s := observe(t, func(tb testing.TB) { bus = captest.New(tb, subscribe.To("placed", forward("a"))) })
+	s := observe(t, func(tb testing.TB) { tb.Helper(); bus = captest.New(tb, subscribe.To("placed", forward("a"))) })
 	if s.failed || bus.Health(t.Context()).Running {
 		t.Errorf("the bus runs on, or: %s", s.output())
 	}
@@ -148,6 +151,7 @@ func TestAHandlerThatDoesNotEndFailsTheTest(t *testing.T) {
 		release := make(chan struct{})
 		var late func()
 		s := observe(t, func(tb testing.TB) {
+			tb.Helper()
 			began := make(chan struct{})
 			bus := captest.NewWith(tb, func(o *cap.Options) { log := o.Logger; late = func() { log.Error("late") } },
 				subscribe.To("placed", func(context.Context, order) error { close(began); <-release; return nil }))
@@ -169,6 +173,7 @@ func TestAHandlerThatDoesNotEndFailsTheTest(t *testing.T) {
 func TestTheLogIsTheTests(t *testing.T) {
 	t.Parallel()
 	s := observe(t, func(tb testing.TB) {
+		tb.Helper()
 		bus := captest.New(tb, subscribe.To("placed", func(context.Context, order) error {
 			return subscribe.Reject(errors.New("out of stock"))
 		}))

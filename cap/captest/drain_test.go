@@ -103,6 +103,7 @@ func TestDrainSaysWhatIsNotDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		observe(t, func(tb testing.TB) {
+			tb.Helper()
 			n := 0
 			bus := captest.New(tb, subscribe.To("placed", func(context.Context, order) error {
 				if n++; n == 1 {
@@ -121,6 +122,7 @@ func TestDrainSaysWhatIsNotDone(t *testing.T) {
 func TestDrainOfABusThatDoesNotRun(t *testing.T) {
 	t.Parallel()
 	observe(t, func(tb testing.TB) {
+		tb.Helper()
 		bus := captest.New(tb, subscribe.To("placed", forward("charged")))
 		if err := bus.Stop(tb.Context()); err != nil {
 			tb.Fatalf("stop: %v", err)

@@ -21,7 +21,7 @@ func charge(ctx context.Context, o OrderPlaced) error {
 
 // In a test, t is the test's *testing.T.
 func Example() {
-	test := func(t testing.TB) {
+	test := func(t testing.TB) { //nolint:thelper // it stands for a test
 		bus := captest.New(t, subscribe.To("order.placed", charge))
 		if err := bus.Publish(t.Context(), cap.NoTx, "order.placed", OrderPlaced{ID: 7, Cents: 990}); err != nil {
 			t.Fatalf("publish: %v", err)

@@ -17,10 +17,12 @@ import (
 func TestNothingPublishedNamesWhatWas(t *testing.T) {
 	t.Parallel()
 	observe(t, func(tb testing.TB) {
+		tb.Helper()
 		bus := captest.New(tb)
 		captest.RequirePublished[order](tb, bus, "order.placed")
 	}).wantFatal(t, `nothing was published to "order.placed"`, "nor to any other topic", "committed")
 	observe(t, func(tb testing.TB) {
+		tb.Helper()
 		bus := captest.New(tb)
 		publish(tb, bus, "order.paid", order{8})
 		publish(tb, bus, "audit", order{8})
@@ -32,6 +34,7 @@ func TestNothingPublishedNamesWhatWas(t *testing.T) {
 func TestMoreThanOneNamesThem(t *testing.T) {
 	t.Parallel()
 	s := observe(t, func(tb testing.TB) {
+		tb.Helper()
 		bus := captest.New(tb)
 		for i := range 12 {
 			publish(tb, bus, "placed", order{i})
@@ -47,6 +50,7 @@ func TestMoreThanOneNamesThem(t *testing.T) {
 func TestABodyOfAnotherTypeIsQuoted(t *testing.T) {
 	t.Parallel()
 	observe(t, func(tb testing.TB) {
+		tb.Helper()
 		bus := captest.New(tb)
 		publish(tb, bus, "placed", "seven")
 		captest.RequirePublished[order](tb, bus, "placed")
@@ -75,11 +79,11 @@ func TestWhatCounts(t *testing.T) {
 	t.Parallel()
 	bus := captest.New(t)
 	undone := errors.New("undone")
-	err := bus.InTx(t.Context(), func(_ context.Context, tx cap.Tx) error {
-		if err := bus.Publish(t.Context(), tx, "placed", order{1}); err != nil {
+	err := bus.InTx(t.Context(), func(ctx context.Context, tx cap.Tx) error {
+		if err := bus.Publish(ctx, tx, "placed", order{1}); err != nil {
 			return err
 		}
-		if got := captest.Published[order](t, bus, "placed"); len(got) != 0 {
+		if got := captest.Published[order](t, bus, "placed"); len(got) != 0 { //nolint:contextcheck // it has that of t
 			t.Errorf("published before the commit: %v", got)
 		}
 		return undone
@@ -98,6 +102,7 @@ func TestWhatCounts(t *testing.T) {
 func TestAStorageThatTellsNothingEndsTheTest(t *testing.T) {
 	t.Parallel()
 	observe(t, func(tb testing.TB) {
+		tb.Helper()
 		bus := captest.NewWith(tb, func(o *cap.Options) { o.Storage = silent{memstore.New(memstore.Config{})} })
 		captest.RequirePublished[order](tb, bus, "placed")
 	}).wantFatal(t, "operator")

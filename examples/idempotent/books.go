@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+
 	"gorm.io/gorm"
 
 	"github.com/capbus/gocap/storage/gormstore"
@@ -15,6 +17,8 @@ type Paid struct {
 	Amount           int
 	Balance, Version int
 }
+
+type handler func(context.Context, Paid) error
 
 // Account is one lesson's copy of the account. All begin with 100.
 type Account struct {

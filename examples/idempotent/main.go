@@ -27,8 +27,6 @@ import (
 	"github.com/capbus/gocap/transport/memqueue"
 )
 
-type handler func(context.Context, Paid) error
-
 // A way is one lesson, with the account on which it works.
 type way struct {
 	account string

@@ -58,7 +58,7 @@ func (t *Tracker) run(ctx context.Context, tx *gorm.DB, hash []byte, fn func(ctx
 	if err != nil || !fresh {
 		return err
 	}
-	r := &running{outer: ctx, db: t.db, table: t.d.take, hash: string(hash), tx: tx}
+	r := &running{outer: runningIn(ctx), db: t.db, table: t.d.take, hash: string(hash), tx: tx}
 	return fn(context.WithValue(ctx, runningKey{}, r))
 }
 
@@ -147,7 +147,7 @@ func (t *Tracker) caller(ctx context.Context) (*gorm.DB, error) {
 		return t.tx, nil
 	}
 	if t.cfg.Tx == nil {
-		if r, ok := ctx.Value(runningKey{}).(*running); ok && r.db == t.db {
+		if r := runningIn(ctx); r != nil && r.db == t.db {
 			return r.tx, nil
 		}
 		return nil, nil
@@ -181,7 +181,7 @@ func txOf(tx *gorm.DB) (gorm.ConnPool, error) {
 
 // running is a Once whose fn runs, in the context of fn.
 type running struct {
-	outer context.Context //nolint:containedctx // has the enclosing ones
+	outer *running
 	db    *gorm.DB
 	table string // tells the tables of a database apart
 	hash  string
@@ -190,25 +190,27 @@ type running struct {
 
 type runningKey struct{}
 
+// runningIn is the innermost Once whose fn runs with ctx; nil: there is none.
+func runningIn(ctx context.Context) *running {
+	r, _ := ctx.Value(runningKey{}).(*running)
+	return r
+}
+
 // isRunning reports whether ctx is that of the fn of this key.
 func (t *Tracker) isRunning(ctx context.Context, hash []byte) bool {
-	for {
-		r, ok := ctx.Value(runningKey{}).(*running)
-		if !ok {
-			return false
-		}
+	for r := runningIn(ctx); r != nil; r = r.outer {
 		if r.db == t.db && r.table == t.d.take && r.hash == string(hash) {
 			return true
 		}
-		ctx = r.outer
 	}
+	return false
 }
 
 // TxFromContext returns the transaction of the innermost Once whose fn runs with
 // ctx: what fn writes in it is committed with the key. False outside.
 func TxFromContext(ctx context.Context) (*gorm.DB, bool) {
-	r, ok := ctx.Value(runningKey{}).(*running)
-	if !ok {
+	r := runningIn(ctx)
+	if r == nil {
 		return nil, false
 	}
 	return r.tx.WithContext(ctx), true

@@ -134,7 +134,7 @@ func TestTheContextOfFnEndsBeforeItsClaim(t *testing.T) {
 	tracker := redistracker.New(client, cfg)
 	err := tracker.Once(t.Context(), "a", func(ctx context.Context) error {
 		<-ctx.Done()
-		if second := tracker.Once(t.Context(), "a", nothing); !errors.Is(second, idempotency.ErrInProgress) {
+		if second := tracker.Once(context.WithoutCancel(ctx), "a", nothing); !errors.Is(second, idempotency.ErrInProgress) {
 			t.Errorf("while fn ends, another Once returns %v", second)
 		}
 		return context.Cause(ctx)

@@ -56,6 +56,7 @@ func TestABusinessKeyFindsTheSameEventUnderNewIDs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			each(t, func(t *testing.T, d database) {
+				t.Helper()
 				store := d.openNew(t)
 				bus := payBus(t, store, c.key)
 				for range copies {

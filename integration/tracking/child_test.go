@@ -42,14 +42,21 @@ func child(kind string) error {
 		return err
 	}
 	ctx := context.Background()
-	fmt.Fprintln(os.Stdout, "ready")
+	say("ready")
 	for keys := bufio.NewScanner(os.Stdin); keys.Scan(); {
 		if err := w.many(ctx, keys.Text()); err != nil {
 			return err
 		}
-		fmt.Fprintln(os.Stdout, "done")
+		say("done")
 	}
 	return w.close()
+}
+
+// say writes a line that the parent reads.
+func say(word string) {
+	if _, err := fmt.Fprintln(os.Stdout, word); err != nil {
+		os.Exit(4) // the parent is gone
+	}
 }
 
 func (w *worker) many(ctx context.Context, key string) error {

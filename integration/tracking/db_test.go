@@ -33,10 +33,13 @@ func quiet() *gorm.Config { return &gorm.Config{Logger: logger.Discard} }
 
 func databases() []database {
 	return []database{
-		{"sqlite", func(tb testing.TB) string { tb.Helper(); return filepath.Join(tb.TempDir(), "tracking.db") },
+		{
+			"sqlite",
+			func(tb testing.TB) string { tb.Helper(); return filepath.Join(tb.TempDir(), "tracking.db") },
 			func(dsn string) (*gormstore.Store, error) {
 				return sqlite.Open(dsn, sqlite.Config{Synchronous: "NORMAL", BusyTimeout: 30 * time.Second, GORM: quiet()})
-			}},
+			},
+		},
 		{"postgres", postgresDatabase, func(dsn string) (*gormstore.Store, error) {
 			return postgres.Open(dsn, postgres.Config{MaxConns: conns, GORM: quiet()})
 		}},

@@ -21,6 +21,7 @@ var errNo = errors.New("no")
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, d database) {
+		t.Helper()
 		tr := tracker(t, d.openNew(t).DB(), gormtracker.Config{})
 		trackertest.Run(t, func(testing.TB) idempotency.Tracker { return tr }, trackertest.WithPatience(2*time.Minute))
 	})
@@ -30,6 +31,7 @@ func TestConformance(t *testing.T) {
 func TestConformancePrepared(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, d database) {
+		t.Helper()
 		db := d.openNew(t).DB().Session(&gorm.Session{PrepareStmt: true})
 		tr := tracker(t, db, gormtracker.Config{})
 		trackertest.Run(t, func(testing.TB) idempotency.Tracker { return tr }, trackertest.WithPatience(2*time.Minute))
@@ -40,6 +42,7 @@ func TestConformancePrepared(t *testing.T) {
 func TestTheWritesOfFnShareTheFateOfTheKey(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, d database) {
+		t.Helper()
 		db := d.openNew(t).DB()
 		tr := tracker(t, db, gormtracker.Config{})
 		write := func(answer error) error {
@@ -69,6 +72,7 @@ func TestTheWritesOfFnShareTheFateOfTheKey(t *testing.T) {
 func TestInTheCallersTransaction(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, d database) {
+		t.Helper()
 		db := d.openNew(t).DB()
 		tr := tracker(t, db, gormtracker.Config{})
 		inTx := func(outcome error) error {
@@ -122,6 +126,7 @@ func wantKeys(t *testing.T, tr *gormtracker.Tracker, keys map[string]bool) {
 func TestAPanicInTheCallersTransaction(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, d database) {
+		t.Helper()
 		db := d.openNew(t).DB()
 		tr := tracker(t, db, gormtracker.Config{})
 		must(t, db.Transaction(func(tx *gorm.DB) error {
@@ -146,6 +151,7 @@ func TestAPanicInTheCallersTransaction(t *testing.T) {
 func TestATransactionThatRollsBackGivesTheKeyBack(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, d database) {
+		t.Helper()
 		db := d.openNew(t).DB()
 		tr := tracker(t, db, gormtracker.Config{})
 		tx := db.Begin()
@@ -175,6 +181,7 @@ func TestATransactionThatRollsBackGivesTheKeyBack(t *testing.T) {
 func TestPurgeDeletesWhatIsOld(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, d database) {
+		t.Helper()
 		db := d.openNew(t).DB()
 		tr := tracker(t, db, gormtracker.Config{})
 		short := gormtracker.New(db, gormtracker.Config{Retention: time.Microsecond})
@@ -198,6 +205,7 @@ func TestPurgeDeletesWhatIsOld(t *testing.T) {
 func TestPurgeDeletesMoreThanABatch(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, d database) {
+		t.Helper()
 		db := d.openNew(t).DB()
 		tr := tracker(t, db, gormtracker.Config{Retention: time.Microsecond})
 		const keys = 2500

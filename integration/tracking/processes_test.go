@@ -27,6 +27,7 @@ const rounds = 5
 func TestOneEffectOfManyProcesses(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, d database) {
+		t.Helper()
 		dsn := d.create(t)
 		db := d.openAt(t, dsn).DB()
 		tr := tracker(t, db, gormtracker.Config{})

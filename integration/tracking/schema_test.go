@@ -19,6 +19,7 @@ func nothing(context.Context) error { return nil }
 func TestManyMigrateAtOnce(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, d database) {
+		t.Helper()
 		db := d.openNew(t).DB()
 		tr := gormtracker.New(db, gormtracker.Config{})
 		if err := tr.Once(t.Context(), "a", nothing); err == nil {
@@ -43,6 +44,7 @@ func TestManyMigrateAtOnce(t *testing.T) {
 func TestPrefixAndSchema(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, d database) {
+		t.Helper()
 		db := d.openNew(t).DB()
 		cfg := gormtracker.Config{TablePrefix: "Select_"}
 		if d.name != "sqlite" {
@@ -78,6 +80,7 @@ func onDatabase(t *testing.T, d database, db *gorm.DB, statement string) {
 func TestTheTableMadeByOtherMeans(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, d database) {
+		t.Helper()
 		db := d.openNew(t).DB()
 		text, err := gormtracker.Schema(db.Name(), gormtracker.Config{})
 		must(t, err)
@@ -114,6 +117,7 @@ func TestFoundRowsAreNoNewKeys(t *testing.T) {
 func TestALockTimeoutIsInProgress(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, d database) {
+		t.Helper()
 		set := map[string]string{"postgres": "SET LOCAL lock_timeout = 50", "mariadb": "SET innodb_lock_wait_timeout = 1"}[d.name]
 		if set == "" {
 			return // SQLite has one lock, which may be held for any other reason
