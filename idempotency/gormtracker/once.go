@@ -15,7 +15,9 @@ import (
 // ctx and the database allow: when that lets nobody wait any longer
 // (innodb_lock_wait_timeout, lock_timeout, a deadlock) it is ErrInProgress. In a
 // transaction of the caller's (In, Config.Tx) such an error may have ended that:
-// return it, and let the transaction be rolled back.
+// return it, and let the transaction be rolled back. A Once within fn, with its
+// context, joins the transaction of the outer one; like all that is done in a
+// transaction, it must not run beside anything else there.
 func (t *Tracker) Once(ctx context.Context, key string, fn func(ctx context.Context) error) error {
 	if err := t.usable(ctx, key); err != nil {
 		return err

@@ -22,6 +22,7 @@ import (
 const (
 	dsnEnv    = "GOCAP_TRACKING_DSN"
 	prefixEnv = "GOCAP_TRACKING_PREFIX"
+	hangEnv   = "GOCAP_TRACKING_HANG" // it takes keyOf(0), and is killed
 )
 
 // perProcess is how many goroutines of a process want the key at once.
@@ -42,6 +43,9 @@ func child(kind string) error {
 		return err
 	}
 	ctx := context.Background()
+	if os.Getenv(hangEnv) != "" {
+		return w.hang(ctx)
+	}
 	say("ready")
 	for keys := bufio.NewScanner(os.Stdin); keys.Scan(); {
 		if err := w.many(ctx, keys.Text()); err != nil {
@@ -71,6 +75,17 @@ func (w *worker) many(ctx context.Context, key string) error {
 	}
 	wg.Wait()
 	return errors.Join(errs...)
+}
+
+// hang has its effect, and never returns.
+func (w *worker) hang(ctx context.Context) error {
+	return w.tracker.Once(ctx, keyOf(0), func(ctx context.Context) error {
+		if err := w.effect(ctx, keyOf(0)); err != nil {
+			return err
+		}
+		say("hangs")
+		select {}
+	})
 }
 
 // untilDone is what the engine does: a key in progress is tried again.

@@ -52,6 +52,27 @@ func TestOneEffectOfManyProcesses(t *testing.T) {
 	})
 }
 
+// A process that is killed in fn leaves neither a key nor an effect.
+func TestAKilledProcessLeavesTheKey(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, d database) {
+		t.Helper()
+		dsn := d.create(t)
+		db := d.openAt(t, dsn).DB()
+		tr := tracker(t, db, gormtracker.Config{})
+		child := start(t, childEnv+"="+d.name, dsnEnv+"="+dsn, hangEnv+"=1")
+		child.hears(t, "hangs")
+		must(t, child.cmd.Process.Kill())
+		must(t, untilDone(t.Context(), tr, keyOf(0), func(ctx context.Context) error {
+			tx, _ := gormtracker.TxFromContext(ctx)
+			return write(tx, keyOf(0))
+		}))
+		if n := effects(t, db, keyOf(0)); n != 1 {
+			t.Errorf("%d effects, want that of the second process alone", n)
+		}
+	})
+}
+
 func forget(t *testing.T, client *redis.Client, prefix string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
