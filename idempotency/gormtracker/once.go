@@ -33,13 +33,24 @@ func (t *Tracker) Once(ctx context.Context, key string, fn func(ctx context.Cont
 	if tx != nil {
 		return t.inside(ctx, tx, hash, fn)
 	}
-	var failed error // of fn, whose words stay as they are
 	db := t.db.Session(&gorm.Session{NewDB: true, Context: ctx})
-	err = db.Transaction(func(tx *gorm.DB) error {
-		return t.run(ctx, tx, hash, func(ctx context.Context) error {
-			failed = fn(ctx)
-			return failed
+	return asMade(fn, func(fn func(ctx context.Context) error) error {
+		return db.Transaction(func(tx *gorm.DB) error {
+			c, err := txOf(tx)
+			if err != nil {
+				return err
+			}
+			return t.guarded(ctx, c, hash, func() error { return t.run(ctx, tx, hash, fn) })
 		})
+	})
+}
+
+// asMade returns fn's error as fn made it, and others with the operation.
+func asMade(fn func(ctx context.Context) error, once func(fn func(ctx context.Context) error) error) error {
+	var failed error
+	err := once(func(ctx context.Context) error {
+		failed = fn(ctx)
+		return failed
 	})
 	if failed != nil {
 		return failed
@@ -49,6 +60,24 @@ func (t *Tracker) Once(ctx context.Context, key string, fn func(ctx context.Cont
 	}
 	return nil
 }
+
+// guarded runs f after a savepoint. To release that afterwards tells that the
+// database, or f, has ended the transaction meanwhile, as after a deadlock whose
+// error f has swallowed: without it, Once would commit nothing and return nil.
+func (t *Tracker) guarded(ctx context.Context, c gorm.ConnPool, hash []byte, f func() error) error {
+	if _, err := c.ExecContext(t.statement(ctx), "SAVEPOINT "+savepoint(hash)); err != nil {
+		return err
+	}
+	if err := f(); err != nil {
+		return err
+	}
+	_, err := c.ExecContext(t.statement(ctx), "RELEASE SAVEPOINT "+savepoint(hash))
+	return err
+}
+
+// savepoint is a name of its own for each key: MySQL forgets an outer savepoint of
+// the same name.
+func savepoint(hash []byte) string { return "cap_once_" + hex.EncodeToString(hash[:8]) }
 
 // run takes the key in tx and runs fn.
 func (t *Tracker) run(ctx context.Context, tx *gorm.DB, hash []byte, fn func(ctx context.Context) error) error {
@@ -70,37 +99,21 @@ func (t *Tracker) inside(ctx context.Context, tx *gorm.DB, hash []byte, fn func(
 	if err != nil {
 		return err
 	}
-	// One of its own for each key: MySQL forgets an outer savepoint of the same name.
-	name := "cap_once_" + hex.EncodeToString(hash[:8])
-	if _, err := c.ExecContext(t.statement(ctx), "SAVEPOINT "+name); err != nil {
-		return fmt.Errorf("gormtracker: once: %w", err)
-	}
 	done := false
 	defer func() {
 		if done {
 			return
 		}
 		// fn has failed, panicked or ended its goroutine.
-		if failed := undo(ctx, c, name); failed != nil {
+		if failed := undo(ctx, c, savepoint(hash)); failed != nil {
 			err = errors.Join(err, failed)
 		}
 	}()
-	var failed error
-	err = t.run(ctx, tx, hash, func(ctx context.Context) error {
-		failed = fn(ctx)
-		return failed
+	err = asMade(fn, func(fn func(ctx context.Context) error) error {
+		return t.guarded(ctx, c, hash, func() error { return t.run(ctx, tx, hash, fn) })
 	})
-	if failed != nil {
-		return failed
-	}
-	if err == nil {
-		_, err = c.ExecContext(t.statement(ctx), "RELEASE SAVEPOINT "+name)
-	}
-	if err != nil {
-		return fmt.Errorf("gormtracker: once: %w", err)
-	}
-	done = true
-	return nil
+	done = err == nil
+	return err
 }
 
 // undo takes back what was done since the savepoint. Without it, as after a

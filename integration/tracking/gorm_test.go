@@ -146,6 +146,33 @@ func TestAPanicInTheCallersTransaction(t *testing.T) {
 	})
 }
 
+// When the database has ended the transaction in fn, as after a deadlock, and fn
+// makes nothing of it, Once has not succeeded.
+func TestATransactionThatHasEndedInFnIsNoSuccess(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, d database) {
+		t.Helper()
+		db := d.openNew(t).DB()
+		tr := tracker(t, db, gormtracker.Config{})
+		fn := func(ctx context.Context) error {
+			tx, _ := gormtracker.TxFromContext(ctx)
+			_ = tx.Exec("ROLLBACK").Error
+			return nil
+		}
+		if err := tr.Once(t.Context(), "a", fn); err == nil {
+			t.Error("Once returns nil")
+		}
+		_ = db.Transaction(func(tx *gorm.DB) error {
+			if err := tr.In(tx).Once(t.Context(), "a", fn); err == nil || !strings.Contains(err.Error(), "roll it back") {
+				t.Errorf("Once in the caller's transaction returns %v", err)
+			}
+			return errNo
+		})
+		wantKeys(t, tr, map[string]bool{"a": false})
+		must(t, tr.Once(t.Context(), "a", nothing))
+	})
+}
+
 // While a transaction has a key, another that wants it waits or is told, and has
 // the key if the first rolls back.
 func TestATransactionThatRollsBackGivesTheKeyBack(t *testing.T) {
