@@ -87,7 +87,11 @@ func run(ctx context.Context, o options) (err error) {
 			return err
 		}
 		for _, table := range []string{"fair_published", "fair_received"} {
-			if err := store.DB().WithContext(ctx).Exec("DELETE FROM " + table + " WHERE name = 'bad'").Error; err != nil {
+			// It may meet a settle in a deadlock, and is repeated.
+			err := until(ctx, func() bool {
+				return store.DB().WithContext(ctx).Exec("DELETE FROM "+table+" WHERE name = 'bad'").Error == nil
+			})
+			if err != nil {
 				return err
 			}
 		}
