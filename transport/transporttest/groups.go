@@ -20,9 +20,10 @@ func groupCases() []testCase {
 			run:  checkOverlap,
 		},
 		{
-			name: "instances of a group compete",
-			why:  "Source names what a consumer wants: one queue a group.",
-			run:  checkCompeting,
+			name:  "instances of a group compete",
+			why:   "Source names what a consumer wants: one queue a group.",
+			needs: claims(claimsQueue, claimsInFlight(2)),
+			run:   checkCompeting,
 		},
 		{
 			name: "instances add to the topics of their group",

@@ -48,9 +48,9 @@ func (s Suite) Run(t *testing.T) {
 	if s.Wait == 0 {
 		s.Wait = DefaultWait
 	}
-	claims := s.Open(t)
+	first := s.Open(t)
 	for _, c := range cases() {
-		if c.needs != nil && !c.needs(claims) || c.cuts && s.Cut == nil {
+		if c.needs != nil && !c.needs(first) || c.cuts && s.Cut == nil {
 			t.Logf("not claimed: %s", c.name)
 			continue
 		}
@@ -123,3 +123,25 @@ func claimsWildcards(tr transport.Transport) bool { return tr.Traits().Wildcards
 func claimsRetry(tr transport.Transport) bool     { return tr.Traits().BrokerRetry }
 func claimsSingle(tr transport.Transport) bool    { return tr.Traits().SingleActive }
 func claimsOrder(tr transport.Transport) bool     { return tr.Traits().Ordered }
+
+func claimsQueue(tr transport.Transport) bool { return !tr.Traits().NoQueue }
+
+// claimsInFlight is for cases that leave n deliveries of a topic unanswered.
+func claimsInFlight(n int) func(transport.Transport) bool {
+	return func(tr transport.Transport) bool {
+		most := tr.Traits().InFlight
+		return most == 0 || most >= n
+	}
+}
+
+// claims is for cases that need several abilities.
+func claims(all ...func(transport.Transport) bool) func(transport.Transport) bool {
+	return func(tr transport.Transport) bool {
+		for _, has := range all {
+			if !has(tr) {
+				return false
+			}
+		}
+		return true
+	}
+}
