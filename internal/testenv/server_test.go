@@ -25,6 +25,11 @@ func TestOwnRabbitMQ(t *testing.T) {
 	livesOn(t, func(tb testing.TB) *Server { tb.Helper(); return StartRabbitMQ(tb, "channel_max=10") })
 }
 
+func TestOwnNATS(t *testing.T) {
+	t.Parallel()
+	livesOn(t, func(tb testing.TB) *Server { tb.Helper(); return StartNATS(tb, "max_connections: 20") })
+}
+
 func TestOwnPgBouncer(t *testing.T) {
 	t.Parallel()
 	livesOn(t, func(tb testing.TB) *Server { tb.Helper(); return StartPgBouncer(tb, Postgres(), "pool_mode=session") })
