@@ -71,7 +71,7 @@ func (t *Transport) receive(ctx context.Context, src transport.Source, deliver f
 		ending: make(chan struct{}), over: make(chan struct{}), settled: make(chan struct{}, 1),
 	}
 	defer r.end(ctx, end)
-	if err := r.subscribe(ctx, life, src.Topics); err != nil {
+	if err := r.subscribe(ctx, life, src); err != nil {
 		return unavailable(fmt.Errorf("group %q: %w", src.Group, err))
 	}
 	r.loop(rctx, deliver)
@@ -120,16 +120,18 @@ type receiver struct {
 	closed bool
 }
 
-// subscribe makes all subscriptions before anything is delivered.
-func (r *receiver) subscribe(ctx, life context.Context, topics []string) error {
-	topics = slices.Compact(slices.Sorted(slices.Values(topics)))
+// subscribe makes all subscriptions before anything is delivered. Each may hold a
+// message that nobody can have while the window is full, so there are no more of
+// one topic than fit into it.
+func (r *receiver) subscribe(ctx, life context.Context, src transport.Source) error {
+	topics := slices.Compact(slices.Sorted(slices.Values(src.Topics)))
 	type subscription struct {
 		topic string
 		in    <-chan *message.Message
 	}
 	var all []subscription
 	for _, topic := range topics {
-		for range r.t.cfg.Subscriptions {
+		for range min(r.t.cfg.Subscriptions, src.Window) {
 			in := make(chan (<-chan *message.Message), 1)
 			err := r.t.call(ctx, r.t.cfg.SubscribeTimeout, fmt.Sprintf("subscribe to %q", topic), func() error {
 				c, err := r.sub.Subscribe(life, r.t.cfg.TopicName(topic))
