@@ -14,7 +14,7 @@ import (
 
 func TestAMQP(t *testing.T) {
 	t.Parallel()
-	suite(t, openAMQP)
+	suite(t, openAMQP, false)
 }
 
 func BenchmarkAMQP(b *testing.B) { bench(b, openAMQP) }

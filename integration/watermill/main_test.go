@@ -27,9 +27,9 @@ func unit() string {
 }
 
 // suite runs the conformance suite.
-func suite(t *testing.T, open func(tb testing.TB) wmadapter.Config) {
+func suite(t *testing.T, open func(tb testing.TB) wmadapter.Config, serial bool) {
 	t.Helper()
-	transporttest.Suite{Wait: wait, Open: func(t *testing.T) transport.Transport {
+	transporttest.Suite{Wait: wait, Serial: serial, Open: func(t *testing.T) transport.Transport {
 		t.Helper()
 		return start(t, open(t))
 	}}.Run(t)

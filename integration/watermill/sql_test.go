@@ -22,9 +22,13 @@ import (
 // A server of one's own each: a message in hand holds a connection, and in
 // PostgreSQL it holds up what others of the cluster have published since.
 
+// ackDeadline is how long a message in hand holds up others: then it is taken back
+// and given again.
+const ackDeadline = 500 * time.Millisecond
+
 func TestPostgreSQL(t *testing.T) {
 	t.Parallel()
-	suite(t, openPostgreSQL(t))
+	suite(t, openPostgreSQL(t), true)
 }
 
 func BenchmarkPostgreSQL(b *testing.B) { bench(b, openPostgreSQL(b)) }
@@ -46,7 +50,7 @@ func openPostgreSQL(tb testing.TB) func(testing.TB) wmadapter.Config {
 
 func TestMariaDB(t *testing.T) {
 	t.Parallel()
-	suite(t, openMariaDB(t))
+	suite(t, openMariaDB(t), true)
 }
 
 func BenchmarkMariaDB(b *testing.B) { bench(b, openMariaDB(b)) }
@@ -72,6 +76,7 @@ func openMariaDB(tb testing.TB) func(testing.TB) wmadapter.Config {
 // overSQL lets subscribers alone make tables: a topic without a table is one that
 // nobody takes.
 func overSQL(db *sql.DB, schema wmsql.SchemaAdapter, offsets wmsql.OffsetsAdapter) wmadapter.Config {
+	deadline := ackDeadline
 	pub, err := wmsql.NewPublisher(db, wmsql.PublisherConfig{SchemaAdapter: schema}, nil)
 	return wmadapter.Config{
 		Name: "watermill-sql", Destination: "its own database",
@@ -80,7 +85,7 @@ func overSQL(db *sql.DB, schema wmsql.SchemaAdapter, offsets wmsql.OffsetsAdapte
 		Subscriber: func(group string) (message.Subscriber, error) {
 			return wmsql.NewSubscriber(db, wmsql.SubscriberConfig{
 				ConsumerGroup: group, SchemaAdapter: schema, OffsetsAdapter: offsets, InitializeSchema: true,
-				PollInterval: 50 * time.Millisecond,
+				PollInterval: 100 * time.Millisecond, AckDeadline: &deadline,
 			}, nil)
 		},
 		Routing: true, Outcome: sqlOutcome, Check: db.PingContext,

@@ -33,6 +33,9 @@ type Suite struct {
 	Cut func(t *testing.T, tr transport.Transport)
 	// Wait is how long a case waits for one event. Defaults to DefaultWait.
 	Wait time.Duration
+	// Serial runs the cases one after another: for a transport on which users of one
+	// broker hold up each other.
+	Serial bool
 }
 
 // Run checks the transports that open returns, one a case; see Suite.
@@ -41,7 +44,7 @@ func Run(t *testing.T, open func(t *testing.T) transport.Transport) {
 	Suite{Open: open}.Run(t)
 }
 
-// Run runs each case as a parallel subtest, but for those about an ability that
+// Run runs each case as a subtest, but for those about an ability that
 // the transport does not claim.
 func (s Suite) Run(t *testing.T) {
 	t.Helper()
@@ -55,7 +58,9 @@ func (s Suite) Run(t *testing.T) {
 			continue
 		}
 		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
+			if !s.Serial {
+				t.Parallel()
+			}
 			tr := s.Open(t)
 			c.check(t, tr, s.Wait, func() { s.Cut(t, tr) })
 		})

@@ -69,6 +69,7 @@ func (t *Transport) receive(ctx context.Context, src transport.Source, deliver f
 		t: t, sub: sub, lose: lose,
 		window: make(chan struct{}, src.Window), arrived: make(chan struct{}, 1),
 		ending: make(chan struct{}), over: make(chan struct{}), settled: make(chan struct{}, 1),
+		held: map[string]*item{}, owed: map[string]struct{}{},
 	}
 	defer r.end(ctx, end)
 	if err := r.subscribe(ctx, life, src); err != nil {
@@ -116,7 +117,9 @@ type receiver struct {
 
 	mu     sync.Mutex
 	queued []*item
-	acking int // acks that the subscriber has not dealt with
+	held   map[string]*item    // not acked, by item.key
+	owed   map[string]struct{} // acked when the subscriber had taken them back
+	acking int                 // acks that the subscriber has not dealt with
 	closed bool
 }
 
@@ -174,16 +177,20 @@ func (r *receiver) pump(topic string, in <-chan *message.Message) {
 }
 
 func (r *receiver) admit(topic string, wm *message.Message) {
+	if r.returned(topic, wm) {
+		return
+	}
 	select {
 	case r.window <- struct{}{}:
 	case <-r.ending:
 		return
 	}
 	it := &item{r: r, topic: topic, wm: wm}
-	context.AfterFunc(wm.Context(), it.gone)
 	r.mu.Lock()
+	r.held[it.key()] = it
 	r.queued = append(r.queued, it)
 	r.mu.Unlock()
+	context.AfterFunc(wm.Context(), func() { it.gone(wm) })
 	signal(r.arrived)
 }
 
@@ -210,13 +217,9 @@ func (r *receiver) loop(ctx context.Context, deliver func(context.Context, []tra
 func (r *receiver) batch() []transport.Delivery {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var all []transport.Delivery
-	for _, it := range r.queued {
-		if it.lost {
-			<-r.window // the subscriber took it back before anybody had it
-			continue
-		}
-		all = append(all, &delivery{it: it, msg: incoming(it.wm, it.topic)})
+	all := make([]transport.Delivery, len(r.queued))
+	for i, it := range r.queued {
+		all[i] = &delivery{it: it, msg: incoming(it.wm, it.topic)}
 	}
 	r.queued = nil
 	return all

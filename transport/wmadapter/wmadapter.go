@@ -29,9 +29,10 @@
 // A group has a subscription for each of its topics. Acks go to the subscriber;
 // its Nack is never used, because it means a tight loop with one broker and a
 // stopped queue with another: what is given back waits here and is delivered again
-// from memory, and goes back to the broker when Receive ends. A subscriber that
-// takes a message back by itself (an ack deadline) delivers it again; the answer to
-// the first delivery is an error then.
+// from memory, and goes back to the broker when Receive ends. When a subscriber takes
+// a message back by itself, because its time for an ack is over, and gives it again
+// to the same receiver, it stays the delivery that it was, and an ack of meanwhile
+// counts. So such a time may be short, where others wait for it (watermill-sql).
 //
 // # Foreign code
 //
