@@ -85,7 +85,7 @@ func overSQL(db *sql.DB, schema wmsql.SchemaAdapter, offsets wmsql.OffsetsAdapte
 		Subscriber: func(group string) (message.Subscriber, error) {
 			return wmsql.NewSubscriber(db, wmsql.SubscriberConfig{
 				ConsumerGroup: group, SchemaAdapter: schema, OffsetsAdapter: offsets, InitializeSchema: true,
-				PollInterval: 100 * time.Millisecond, AckDeadline: &deadline,
+				PollInterval: 250 * time.Millisecond, AckDeadline: &deadline,
 			}, nil)
 		},
 		Routing: true, Outcome: sqlOutcome, Check: db.PingContext,

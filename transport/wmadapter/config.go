@@ -19,7 +19,7 @@ type Config struct {
 	// Subscriber returns a subscriber for a group, whose name is unique for
 	// service and version (Source.Group): the name of a Kafka consumer group, part
 	// of the name of a queue. It is called for each Receive, which closes what it
-	// returned when it ends; see Shared. Nil: nothing can be received.
+	// returned when it ends; see Shared and PerTopic. Nil: nothing can be received.
 	Subscriber func(group string) (message.Subscriber, error)
 
 	// Name is that of the technology, for logs and health. Defaults to
@@ -79,16 +79,6 @@ type Config struct {
 	// acks, for Close, for the channels to close), and Close. Defaults to 5 s.
 	CloseTimeout time.Duration
 }
-
-// Shared is a Config.Subscriber for those that know no groups: every Receive gets
-// sub, and does not close it.
-func Shared(sub message.Subscriber) func(group string) (message.Subscriber, error) {
-	return func(string) (message.Subscriber, error) { return shared{sub}, nil }
-}
-
-type shared struct{ message.Subscriber }
-
-func (shared) Close() error { return nil }
 
 func (c Config) withDefaults() Config {
 	c.Name = or(c.Name, "watermill")
