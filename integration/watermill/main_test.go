@@ -18,7 +18,10 @@ import (
 // wait bounds every wait of a test for one event.
 const wait = time.Minute
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// sarama's metrics have one goroutine a process, which never ends.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"))
+}
 
 // unit is a short name that is unique.
 func unit() string {
