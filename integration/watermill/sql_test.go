@@ -24,7 +24,7 @@ import (
 
 // ackDeadline is how long a message in hand holds up others: then it is taken back
 // and given again.
-const ackDeadline = 200 * time.Millisecond
+const ackDeadline = time.Second
 
 func TestPostgreSQL(t *testing.T) {
 	t.Parallel()
@@ -85,10 +85,10 @@ func overSQL(db *sql.DB, schema wmsql.SchemaAdapter, offsets wmsql.OffsetsAdapte
 		Subscriber: func(group string) (message.Subscriber, error) {
 			return wmsql.NewSubscriber(db, wmsql.SubscriberConfig{
 				ConsumerGroup: group, SchemaAdapter: schema, OffsetsAdapter: offsets, InitializeSchema: true,
-				PollInterval: 100 * time.Millisecond, AckDeadline: &deadline,
+				PollInterval: 250 * time.Millisecond, AckDeadline: &deadline,
 			}, nil)
 		},
-		Routing: true, Outcome: sqlOutcome, Check: db.PingContext,
+		HoldsUp: true, Routing: true, Outcome: sqlOutcome, Check: db.PingContext,
 	}
 }
 

@@ -41,6 +41,9 @@ type Config struct {
 	Wildcards bool
 	// NoQueue: see transport.Traits. gochannel is such a one. Defaults to false.
 	NoQueue bool
+	// HoldsUp: see transport.Traits. watermill-sql is such a one: give it an
+	// AckDeadline of a second. Defaults to false.
+	HoldsUp bool
 	// Subscriptions is how often each topic is subscribed to by one Receive. Most
 	// subscribers hand out one message at a time, so this many are in hand; more
 	// than 1 only where subscriptions of one group compete. Defaults to 1.
@@ -130,7 +133,7 @@ func (c Config) validate() error {
 func (c Config) traits() transport.Traits {
 	t := transport.Traits{
 		Name: c.Name, Destination: c.Destination,
-		Routing: c.Routing, Wildcards: c.Wildcards, NoQueue: c.NoQueue,
+		Routing: c.Routing, Wildcards: c.Wildcards, NoQueue: c.NoQueue, HoldsUp: c.HoldsUp,
 		MaxTopic: c.MaxTopic, MaxMessage: c.MaxMessage,
 	}
 	if !c.InFlight {
