@@ -77,9 +77,9 @@ func table() []row {
 
 		{
 			pkg:      "cap/capwm",
-			ours:     append([]string{".", "cap", "operator"}, library()...),
+			ours:     append([]string{".", "cap"}, library()...),
 			mods:     []string{modWM},
-			testOurs: []string{"storage/memstore", "transport/memqueue"},
+			testOurs: []string{"operator", "storage/memstore", "transport/memqueue"},
 		},
 
 		// Conformance suites.

@@ -78,8 +78,9 @@ type Config struct {
 	// SubscribeTimeout bounds each call of Subscriber and Subscribe. Defaults to
 	// 30 s.
 	SubscribeTimeout time.Duration
-	// CloseTimeout bounds each of the waits at the end of a Receive (for the last
-	// acks, for Close, for the channels to close), and Close. Defaults to 5 s.
+	// CloseTimeout bounds each of the three waits at the end of a Receive (for the
+	// last acks, for Close, for the channels to close), and Close. All three should
+	// fit into StopTimeout of the bus. Defaults to 5 s.
 	CloseTimeout time.Duration
 }
 
