@@ -7,8 +7,10 @@ import (
 	"go.uber.org/goleak"
 )
 
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
 func TestOnlyBookingsThatCommittedAreTold(t *testing.T) {
-	defer goleak.VerifyNone(t)
+	t.Parallel()
 	var out strings.Builder
 	if err := run(t.Context(), &out, t.TempDir()); err != nil {
 		t.Fatal(err)

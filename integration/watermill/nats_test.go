@@ -26,8 +26,14 @@ func BenchmarkNATS(b *testing.B) { bench(b, openNATS) }
 // subscriber, and with it the place up to which the group has got.
 func openNATS(tb testing.TB) wmadapter.Config {
 	tb.Helper()
-	url, id, names := testenv.NATS(), unit(), wmadapter.Names("-.", 200)
-	conn, err := nats.Connect(url)
+	return openNATSAt(tb, testenv.NATS())
+}
+
+func openNATSAt(tb testing.TB, url string) wmadapter.Config {
+	tb.Helper()
+	id, names := unit(), wmadapter.Names("-.", 200)
+	again := []nats.Option{nats.MaxReconnects(-1), nats.ReconnectWait(100 * time.Millisecond)}
+	conn, err := nats.Connect(url, again...)
 	check(tb, err)
 	js, err := conn.JetStream()
 	check(tb, err)
@@ -39,7 +45,7 @@ func openNATS(tb testing.TB) wmadapter.Config {
 		conn.Close()
 	})
 	marshaler := wmnats.JSONMarshaler{} // headers of NATS take no line ends
-	pub, err := wmnats.NewPublisher(wmnats.PublisherConfig{URL: url, Marshaler: marshaler}, watermill.NopLogger{})
+	pub, err := wmnats.NewPublisher(wmnats.PublisherConfig{URL: url, NatsOptions: again, Marshaler: marshaler}, watermill.NopLogger{})
 	check(tb, err)
 	return wmadapter.Config{
 		Name: "watermill-nats", Destination: "NATS " + stream, MaxMessage: 700_000, // base64 in 1 MB
@@ -49,14 +55,14 @@ func openNATS(tb testing.TB) wmadapter.Config {
 			name := wmadapter.Names("-", 60)(group + " " + subject)
 			_, err := js.AddConsumer(stream, &nats.ConsumerConfig{
 				Durable: name, DeliverSubject: "gocap-deliver." + id + "." + name, DeliverGroup: name, FilterSubject: subject,
-				DeliverPolicy: nats.DeliverAllPolicy, AckPolicy: nats.AckExplicitPolicy, AckWait: 30 * time.Second,
+				DeliverPolicy: nats.DeliverAllPolicy, AckPolicy: nats.AckExplicitPolicy, AckWait: 5 * time.Second,
 				MaxAckPending: 1, // more would be pushed to who has one in hand
 			})
 			if err != nil {
 				return nil, err
 			}
 			return wmnats.NewSubscriber(wmnats.SubscriberConfig{
-				URL: url, Unmarshaler: marshaler, QueueGroupPrefix: name,
+				URL: url, NatsOptions: again, Unmarshaler: marshaler, QueueGroupPrefix: name, AckWaitTimeout: 5 * time.Second,
 				JetStream: wmnats.JetStreamConfig{
 					DurablePrefix: name,
 					// Without ManualAck a message counts as acked when its time is over.

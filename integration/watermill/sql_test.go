@@ -26,8 +26,7 @@ import (
 // and given again.
 const ackDeadline = time.Second
 
-func TestPostgreSQL(t *testing.T) {
-	t.Parallel()
+func TestPostgreSQL(t *testing.T) { // not beside others: it is slow enough
 	suite(t, openPostgreSQL(t), true)
 }
 
@@ -48,8 +47,7 @@ func openPostgreSQL(tb testing.TB) func(testing.TB) wmadapter.Config {
 	}
 }
 
-func TestMariaDB(t *testing.T) {
-	t.Parallel()
+func TestMariaDB(t *testing.T) { // not beside others
 	suite(t, openMariaDB(t), true)
 }
 

@@ -148,7 +148,7 @@ func (r *receiver) subscribe(ctx, life context.Context, src transport.Source) er
 		}
 	}
 	for _, s := range all {
-		r.pumps.Go(func() { r.pump(s.topic, s.in) })
+		r.pumps.Go(func() { r.pump(s.topic, s.in) }) //nolint:contextcheck // each message has its own
 	}
 	return nil
 }
