@@ -42,11 +42,10 @@ type RoomBooked struct {
 
 func main() {
 	dir, err := os.MkdirTemp("", "gocap-cqrs-")
-	if err != nil {
-		log.Fatal(err)
+	if err == nil {
+		err = errors.Join(run(context.Background(), os.Stdout, dir), os.RemoveAll(dir))
 	}
-	err = run(context.Background(), os.Stdout, dir)
-	if err = errors.Join(err, os.RemoveAll(dir)); err != nil {
+	if err != nil {
 		log.Fatal(err)
 	}
 }
