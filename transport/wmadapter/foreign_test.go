@@ -153,6 +153,28 @@ func TestWhatHangsIsBounded(t *testing.T) {
 	})
 }
 
+// A subscriber that is made too late is closed.
+func TestALateSubscriberIsClosed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var closed atomic.Int32
+		late := &foreign{close: func() error { closed.Add(1); return nil }}
+		tr := wmadapter.New(wmadapter.Config{Subscriber: func(string) (message.Subscriber, error) {
+			<-time.After(time.Minute)
+			return late, nil
+		}})
+		err := tr.Receive(t.Context(), transport.Source{Group: "g", Topics: []string{"t"}, Window: 1}, nil)
+		if !errors.Is(err, transport.ErrUnavailable) {
+			t.Errorf("got %v, want ErrUnavailable", err)
+		}
+		<-time.After(time.Minute)
+		synctest.Wait()
+		if closed.Load() != 1 {
+			t.Errorf("it was closed %d times", closed.Load())
+		}
+	})
+}
+
 // Phantoms are acked and dropped; a message without an id that has a body is none.
 func TestPhantomsAreDropped(t *testing.T) {
 	t.Parallel()

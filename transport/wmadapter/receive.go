@@ -97,10 +97,13 @@ func (t *Transport) subscriber(ctx context.Context, group string) (message.Subsc
 		}
 		return nil
 	})
-	if err != nil && taken.Swap(true) && sub != nil { // it has come meanwhile
-		return nil, errors.Join(err, t.call(ctx, t.cfg.CloseTimeout, "close of a subscriber", func() error { return sub.Close() }))
+	if err == nil {
+		return sub, nil
 	}
-	return sub, err
+	if taken.Swap(true) { // it has come meanwhile
+		err = errors.Join(err, t.call(ctx, t.cfg.CloseTimeout, "close of a subscriber", func() error { return sub.Close() }))
+	}
+	return nil, err
 }
 
 // receiver is one call of Receive.
