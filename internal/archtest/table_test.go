@@ -98,6 +98,13 @@ func table() []row {
 			testOurs: []string{"idempotency/trackertest", "internal/*"},
 		},
 
+		{
+			pkg:      "cap/capwm",
+			ours:     append([]string{".", "cap"}, library()...),
+			mods:     []string{modWM},
+			testOurs: []string{"operator", "storage/memstore", "transport/memqueue"},
+		},
+
 		// Conformance suites.
 		{pkg: "transport/transporttest", ours: []string{"transport", "internal/*"}},
 		{pkg: "storage/storagetest", ours: []string{"storage", "internal/*"}, testOurs: []string{"storage/memstore"}},
@@ -112,6 +119,14 @@ func table() []row {
 			pkg:      "transport/rabbitmq",
 			ours:     []string{"transport", "internal/*"},
 			mods:     []string{modAMQP, modWM, modWMAMQP},
+			testOurs: []string{"transport/transporttest"},
+		},
+		{
+			// The modules of Watermill that it is tried with stand in a module of
+			// their own, integration/watermill.
+			pkg:      "transport/wmadapter",
+			ours:     []string{"transport", "internal/*"},
+			mods:     []string{modWM},
 			testOurs: []string{"transport/transporttest"},
 		},
 		{
