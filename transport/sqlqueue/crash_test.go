@@ -1,0 +1,5 @@
+package sqlqueue_test
+
+const childDSN = "GOCAP_TEST_CHILD_DSN"
+
+func child(dsn string) {}
