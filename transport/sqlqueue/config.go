@@ -127,21 +127,21 @@ func checkPrefix(name string) error {
 	return nil
 }
 
-// pool returns the database, and whether it is the Transport's own. A DSN that is
-// wrong gives a pool that cannot connect; Validate says why.
-func (c Config) pool() (db *sql.DB, own bool) {
+// pool returns DB, or a new pool. A DSN that is wrong gives one that cannot
+// connect; Validate says why.
+func (c Config) pool() *sql.DB {
 	if c.DB != nil {
-		return c.DB, false
+		return c.DB
 	}
 	conn, err := pgx.ParseConfig(c.DSN)
 	if err != nil {
-		return sql.OpenDB(brokenConnector{}), true
+		return sql.OpenDB(brokenConnector{})
 	}
-	db = stdlib.OpenDB(*conn)
+	db := stdlib.OpenDB(*conn)
 	db.SetMaxOpenConns(c.MaxConns)
 	db.SetMaxIdleConns(c.MaxConns)
 	db.SetConnMaxIdleTime(5 * time.Minute)
-	return db, true
+	return db
 }
 
 // destination names the database and the tables.

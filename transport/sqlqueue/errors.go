@@ -16,6 +16,7 @@ var (
 	errLeaseLost = fmt.Errorf("sqlqueue: the receiver could not renew its lease in time, others may have its messages: %w", transport.ErrUnavailable)
 	errNoAnswer  = fmt.Errorf("sqlqueue: the database did not answer within Config.RequestTimeout: %w", transport.ErrUnavailable)
 	errUnsettled = fmt.Errorf("sqlqueue: groups and topics are changing all the time: %w", transport.ErrUnavailable)
+	errNoTables  = errors.New("the tables are not there, and Config.SkipSetup is set; see SetupSQL")
 	errDSN       = errors.New("the DSN is not an address; see Validate")
 )
 
@@ -36,6 +37,8 @@ func unavailable(err error) error {
 	return fmt.Errorf("sqlqueue: %w: %w", transport.ErrUnavailable, err)
 }
 
+const undefinedTable = "42P01"
+
 // sqlState is the server's code, or empty when the error is none of its answers.
 // https://www.postgresql.org/docs/current/errcodes-appendix.html
 func sqlState(err error) string {
@@ -47,19 +50,19 @@ func sqlState(err error) string {
 }
 
 // lasting keeps errors that somebody has to do something about as they are: a
-// wrong password, a database, schema, table or right that is missing. All others
-// may pass by themselves.
+// wrong password, a database, schema or right that is missing. All others may pass
+// by themselves; tables that are gone are made again.
 func lasting(err error) error {
 	if err == nil {
 		return nil
 	}
-	if s := sqlState(err); s != "" {
+	if s := sqlState(err); s != "" && s != undefinedTable {
 		switch s[:2] {
 		case "28", "3D", "3F", "42", "0A":
 			return fmt.Errorf("sqlqueue: %w", err)
 		}
 	}
-	if errors.Is(err, errDSN) || errors.Is(err, errEncoding) {
+	if errors.Is(err, errDSN) || errors.Is(err, errEncoding) || errors.Is(err, errNoTables) {
 		return fmt.Errorf("sqlqueue: %w", err)
 	}
 	return unavailable(err)

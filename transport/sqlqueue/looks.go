@@ -2,8 +2,6 @@ package sqlqueue
 
 import (
 	"cmp"
-	"database/sql"
-	"errors"
 	"slices"
 	"time"
 
@@ -31,10 +29,10 @@ const (
 // (wmsql.BackoffManager), and where to log (watermill.LoggerAdapter). All of it
 // runs in the Subscriber's one goroutine.
 //
-// The Subscriber hands messages out one by one, in the transaction of the look,
-// and each would wait for its answer there. Here one Watermill message stands for
-// all that a look has taken; it is acked when it comes, and the deliveries are
-// passed on once HandleError is called, which is after the commit.
+// The Subscriber hands messages out one by one in the transaction of the look, and
+// waits for the answer to each. Here each is acked when it comes, because the
+// select has taken it already. What was taken is passed on once HandleError is
+// called, which is after the commit.
 type looks struct {
 	schema
 
@@ -95,32 +93,28 @@ SELECT seq, topic, message_id, headers, body FROM took JOIN ` + t.messages + ` U
 	}
 }
 
-// UnmarshalMessage is called with the first row, and reads them all.
-func (l *looks) UnmarshalMessage(first wmsql.Scanner) (wmsql.Row, error) {
-	rows, ok := first.(*sql.Rows)
-	if !ok {
-		return wmsql.Row{}, errors.New("watermill-sql gives no rows to read")
+// UnmarshalMessage keeps a delivery. Without an Offset the Subscriber writes
+// nothing more before it commits.
+func (l *looks) UnmarshalMessage(row wmsql.Scanner) (wmsql.Row, error) {
+	d := &delivery{hand: l.r.hand, msg: &transport.Message{}}
+	var headers []byte
+	if err := row.Scan(&d.seq, &d.msg.Topic, &d.msg.ID, &headers, &d.msg.Body); err != nil {
+		return wmsql.Row{}, err
 	}
-	for more := true; more; more = rows.Next() {
-		d := &delivery{hand: l.r.hand, msg: &transport.Message{}}
-		var headers []byte
-		if err := rows.Scan(&d.seq, &d.msg.Topic, &d.msg.ID, &headers, &d.msg.Body); err != nil {
-			return wmsql.Row{}, err
-		}
-		var err error
-		if d.msg.Headers, err = wire.DecodeHeaders(headers); err != nil {
-			return wmsql.Row{}, err
-		}
-		l.taken = append(l.taken, d)
+	var err error
+	if d.msg.Headers, err = wire.DecodeHeaders(headers); err != nil {
+		return wmsql.Row{}, err
 	}
-	// Without an Offset the Subscriber writes nothing more, and commits.
-	return wmsql.Row{Msg: message.NewMessage("", nil)}, rows.Err()
+	l.taken = append(l.taken, d)
+	return wmsql.Row{Msg: message.NewMessage(d.msg.ID, nil)}, nil
 }
 
-// begin sets the next look up. One that takes too long ends the receiver.
+// begin sets the next look up: it takes at most half of the window, so that there
+// is one to take while the other is being stored. A look that takes too long ends
+// the receiver.
 func (l *looks) begin(room int) {
 	now := time.Now()
-	l.limit, l.from, l.began = min(room, maxTake), l.last, now
+	l.limit, l.from, l.began = min(room, maxTake, (l.r.window+1)/2), l.last, now
 	if l.last == 0 || !now.Before(l.nextFull) && (l.pause > 0 || now.Sub(l.full) >= l.r.cfg.PollInterval) {
 		l.from, l.full = 0, now
 	}

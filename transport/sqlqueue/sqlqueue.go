@@ -72,9 +72,8 @@ type Transport struct {
 type core struct {
 	cfg    Config
 	given  Config
-	db     *sql.DB
-	own    bool
 	tables tables
+	db     *sql.DB     // set by ready
 	made   atomic.Bool // the tables are known to be there
 
 	sweeping atomic.Bool  // one receiver does at a time
@@ -101,7 +100,6 @@ var (
 // opens nothing.
 func New(cfg Config) *Transport {
 	c := &core{cfg: cfg.withDefaults(), given: cfg, receivers: map[*receiver]struct{}{}}
-	c.db, c.own = c.cfg.pool()
 	c.tables = c.cfg.tables()
 	return &Transport{core: c, version: defaultVersion}
 }
@@ -165,8 +163,8 @@ func (t *Transport) Close() error {
 	case <-time.After(closeTimeout):
 		err = errors.New("sqlqueue: close: a Receive has not ended: its deliver does not return")
 	}
-	if c.own {
-		err = errors.Join(err, c.db.Close())
+	if db := c.db; db != nil && c.cfg.DB == nil { // set before the Transport was closed, if at all
+		err = errors.Join(err, db.Close())
 	}
 	return err
 }
@@ -201,13 +199,11 @@ func (c *core) wake(groups map[int64]struct{}) {
 	}
 }
 
-// ready makes the tables if need be, once.
+// ready opens the pool and makes the tables if need be, once. Everything begins
+// with it.
 func (c *core) ready(ctx context.Context) error {
-	c.mu.Lock()
-	closed := c.closed
-	c.mu.Unlock()
-	if closed {
-		return errClosed
+	if err := c.open(); err != nil {
+		return err
 	}
 	if c.made.Load() {
 		return nil
@@ -221,6 +217,18 @@ func (c *core) ready(ctx context.Context) error {
 	return nil
 }
 
+func (c *core) open() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return errClosed
+	}
+	if c.db == nil {
+		c.db = c.cfg.pool()
+	}
+	return nil
+}
+
 func (c *core) setUp(ctx context.Context) error {
 	var encoding string
 	if err := c.db.QueryRowContext(ctx, `SELECT pg_catalog.current_setting('server_encoding')`).Scan(&encoding); err != nil {
@@ -230,7 +238,11 @@ func (c *core) setUp(ctx context.Context) error {
 		return errEncoding
 	}
 	if c.cfg.SkipSetup {
-		return nil
+		_, err := c.generation(ctx)
+		if sqlState(err) == undefinedTable {
+			return errNoTables
+		}
+		return err
 	}
 	for _, q := range (schema{tables: c.tables}).SchemaInitializingQueries(queue) {
 		if _, err := c.db.ExecContext(ctx, q.Query, q.Args...); err != nil {
@@ -273,7 +285,7 @@ func (c *core) column(ctx context.Context, query string, args ...any) ([]int64, 
 
 // failed notes that tables are gone, so that they are made again.
 func (c *core) failed(err error) error {
-	if sqlState(err) == "42P01" {
+	if sqlState(err) == undefinedTable {
 		c.made.Store(false)
 	}
 	return err
