@@ -143,7 +143,7 @@ func TestConformance(t *testing.T) {
 				Open: func(t *testing.T) transport.Transport {
 					t.Helper()
 					id := "t" + newID()[20:]
-					cfg := sqlqueue.Config{DSN: with(t, dsn, "", "application_name="+id), TablePrefix: id + "_", Lease: 3 * time.Second}
+					cfg := sqlqueue.Config{DSN: with(t, dsn, "", "application_name="+id), TablePrefix: id + "_"}
 					if given {
 						cfg.DB, cfg.DSN = db(t, cfg.DSN), ""
 						cfg.DB.SetMaxOpenConns(4)

@@ -6,15 +6,22 @@ import (
 )
 
 const (
-	// sweepInterval is how often a receiver looks for messages that nobody needs:
-	// those too old for Config.MaxAge, of groups that were dropped, and what a
-	// receiver left that was killed between its two looks (see receiver.ack).
 	sweepInterval = 30 * time.Second
 	// A sweep looks at sweepPages times sweepRows messages; the next one goes on
 	// from there.
 	sweepPages = 20
 	sweepRows  = 1000
 )
+
+// sweepEvery is how often a receiver looks for messages that nobody needs: those
+// too old for Config.MaxAge, those of groups that were dropped, and what a receiver
+// left that was killed between its two looks (see receiver.ack).
+func (c Config) sweepEvery() time.Duration {
+	if c.MaxAge > 0 {
+		return min(sweepInterval, c.MaxAge/4)
+	}
+	return sweepInterval
+}
 
 // sweep looks at the next messages in their order.
 func (r *receiver) sweep(ctx context.Context) {

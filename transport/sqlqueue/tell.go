@@ -119,7 +119,7 @@ func (r *receiver) nack(ctx context.Context, nacks []nack) error {
 // beat renews the lease, until the context ends or the lease is lost. Now and then
 // it sweeps.
 func (r *receiver) beat(ctx context.Context) {
-	next := time.Now().Add(sweepInterval)
+	next := time.Now().Add(r.cfg.sweepEvery())
 	for backoff.Sleep(ctx, r.cfg.Lease/4) {
 		if !r.renew(ctx) {
 			if ctx.Err() == nil {
@@ -129,7 +129,7 @@ func (r *receiver) beat(ctx context.Context) {
 		}
 		if time.Now().After(next) {
 			r.sweep(ctx)
-			next = time.Now().Add(sweepInterval)
+			next = time.Now().Add(r.cfg.sweepEvery())
 		}
 	}
 }
