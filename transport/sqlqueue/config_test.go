@@ -10,7 +10,7 @@ import (
 	"github.com/capbus/gocap/transport/sqlqueue"
 )
 
-const someDSN = "postgres://shop:secret-word@db/shop"
+const someDSN = "postgres://shop:secret-word@db/shop" //nolint:gosec // what must not be shown
 
 func TestValidate(t *testing.T) {
 	t.Parallel()
@@ -18,7 +18,7 @@ func TestValidate(t *testing.T) {
 		"one of DSN and DB":      {},
 		"give one":               {DSN: someDSN, DB: new(sql.DB)},
 		"MaxConns is for a pool": {DB: new(sql.DB), MaxConns: 3},
-		"DSN is not":             {DSN: "postgres://shop:secret-word%@db"},
+		"DSN is not":             {DSN: "postgres://shop:secret-word%@db"}, //nolint:gosec // what must not be shown
 		"MaxConns":               {DSN: someDSN, MaxConns: -1},
 		"Schema":                 {DSN: someDSN, Schema: `a"b`},
 		"at most 63 bytes":       {DSN: someDSN, Schema: strings.Repeat("s", 64)},

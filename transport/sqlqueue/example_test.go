@@ -9,7 +9,7 @@ import (
 )
 
 func ExampleNew() {
-	tr := sqlqueue.New(sqlqueue.Config{DSN: "postgres://shop:password@db/shop", Schema: "cap", MaxAge: 30 * 24 * time.Hour})
+	tr := sqlqueue.New(sqlqueue.Config{DSN: "postgres://shop@db/shop", Schema: "cap", MaxAge: 30 * 24 * time.Hour})
 	defer func() { _ = tr.Close() }() // after the bus has stopped
 	fmt.Println(tr.Validate(), tr)
 	fmt.Println(tr.ForVersion("v2").Traits().Destination)

@@ -32,10 +32,8 @@ func send(tb testing.TB, tr transport.Transport, msgs ...*transport.Message) {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), wait)
 	defer cancel()
-	for i, err := range tr.Send(ctx, msgs) {
-		if err != nil {
-			tb.Fatalf("message %s: %v", msgs[i].ID, err)
-		}
+	for _, err := range tr.Send(ctx, msgs) {
+		must(tb, err)
 	}
 }
 

@@ -20,6 +20,8 @@ const (
 	// maxTake bounds what one look takes, in messages and in bytes.
 	maxTake      = 500
 	maxTakeBytes = 8 << 20
+	// maxFailed bounds the looks in a row that fail without an end of the receiver.
+	maxFailed = 3
 	// gather is how long a look waits for more room when there is little.
 	gather = 2 * time.Millisecond
 )
@@ -45,6 +47,7 @@ type looks struct {
 	timer   *time.Timer
 	taken   []*delivery
 	failure error // of the commit: the Subscriber only logs it
+	failed  int   // looks in a row
 
 	last     int64     // highest seq that was taken
 	full     time.Time // when the last look from the start began
@@ -125,13 +128,23 @@ func (l *looks) begin(room int) {
 }
 
 // HandleError is called when a look is over: it passes on what was taken, and
-// returns when it is time for the next one.
+// returns when it is time for the next one. A look that failed before its commit
+// has taken nothing, and is made again a few times, as the connection may have
+// gone while it was idle. After a commit that failed nobody knows.
 func (l *looks) HandleError(_ watermill.LoggerAdapter, _ bool, err error) time.Duration {
 	l.timer.Stop()
-	taken := l.taken
-	l.taken = nil
-	if err = cmp.Or(err, l.failure); err != nil {
-		l.r.lose(lasting(l.r.failed(err))) // unless it ends, which is why
+	taken, commit := l.taken, l.failure
+	l.taken, l.failure = nil, nil
+	switch {
+	case err == nil && commit != nil:
+		l.r.lose(unavailable(commit))
+	case err == nil:
+		l.failed = 0
+	default:
+		taken = nil
+		if l.failed++; l.failed > maxFailed || sqlState(err) == undefinedTable {
+			l.r.lose(lasting(l.r.failed(err))) // unless it ends, which is why
+		}
 	}
 	select {
 	case <-l.done:

@@ -57,7 +57,6 @@ func (t *Transport) Receive(ctx context.Context, src transport.Source, deliver f
 	err := r.enter(rctx, t, src)
 	if err == nil {
 		r.run(rctx, deliver)
-		r.exit(ctx)
 		err = context.Cause(rctx)
 	}
 	if ctx.Err() != nil {
@@ -96,7 +95,8 @@ SELECT id, clock_timestamp() + $2::bigint * interval '1 microsecond' FROM `+r.ta
 	return nil
 }
 
-// run delivers until the context ends, and then stores what was answered.
+// run delivers until the context ends. Then it stores what was answered, and gives
+// back the rest.
 func (r *receiver) run(ctx context.Context, deliver func(context.Context, []transport.Delivery)) {
 	l := &looks{schema: schema{r.tables}, r: r, done: ctx.Done()}
 	l.begin(r.window)
@@ -106,7 +106,8 @@ func (r *receiver) run(ctx context.Context, deliver func(context.Context, []tran
 		r.lose(unavailable(err))
 	}
 	var work sync.WaitGroup
-	last := context.WithoutCancel(ctx)
+	last, giveUp := context.WithCancel(context.WithoutCancel(ctx))
+	defer giveUp()
 	open, end := context.WithCancel(last)
 	defer end()
 	work.Go(func() { r.tellAll(last, open.Done()) })
@@ -123,8 +124,12 @@ func (r *receiver) run(ctx context.Context, deliver func(context.Context, []tran
 		_ = sub.Close() // waits for the look that is under way; it returns nil
 	}
 	r.hand.close()
+	defer time.AfterFunc(endTimeout, giveUp).Stop()
 	end()
 	work.Wait()
+	r.goAway(last)
+	r.leave(r)
+	r.core.wake(map[int64]struct{}{r.group.id: {}})
 }
 
 func (r *receiver) subscribe(ctx context.Context, l *looks) (*wmsql.Subscriber, <-chan *message.Message, error) {
@@ -142,13 +147,6 @@ func (r *receiver) subscribe(ctx context.Context, l *looks) (*wmsql.Subscriber, 
 		return nil, none, err
 	}
 	return sub, msgs, nil
-}
-
-// exit gives back what has no answer.
-func (r *receiver) exit(ctx context.Context) {
-	r.goAway(context.WithoutCancel(ctx))
-	r.leave(r)
-	r.core.wake(map[int64]struct{}{r.group.id: {}})
 }
 
 // goAway deletes the row. If it cannot, the row runs out.

@@ -93,26 +93,17 @@ func (rs *routes) resolve(topic string) []int64 {
 // readRoutes reads generation and bindings in one statement, so that they belong
 // together.
 func (c *core) readRoutes(ctx context.Context, version string) (*routes, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.cfg.RequestTimeout)
-	defer cancel()
-	rows, err := c.db.QueryContext(ctx, `SELECT s.generation, b.group_id, b.pattern FROM `+c.tables.state+` s LEFT JOIN (`+
-		c.tables.bindings+` b JOIN `+c.tables.groups+` g ON g.id = b.group_id) ON g.version = $1 ORDER BY b.group_id`, unprepared([]any{version})...)
-	if err != nil {
-		return nil, c.failed(err)
-	}
-	defer rows.Close() //nolint:errcheck // Err tells
 	rs := &routes{topics: map[string][]int64{}}
-	for rows.Next() {
+	return rs, c.each(ctx, func(scan func(...any) error) error {
 		var group sql.NullInt64
 		var pattern sql.NullString
-		if err := rows.Scan(&rs.generation, &group, &pattern); err != nil {
-			return nil, err
-		}
+		err := scan(&rs.generation, &group, &pattern)
 		if group.Valid {
 			rs.bindings = append(rs.bindings, binding{group.Int64, pattern.String})
 		}
-	}
-	return rs, c.failed(rows.Err())
+		return err
+	}, `SELECT s.generation, b.group_id, b.pattern FROM `+c.tables.state+` s LEFT JOIN (`+
+		c.tables.bindings+` b JOIN `+c.tables.groups+` g ON g.id = b.group_id) ON g.version = $1 ORDER BY b.group_id`, version)
 }
 
 // generation is that of the bindings now.
@@ -148,7 +139,7 @@ func (t *Transport) declare(ctx context.Context, src transport.Source) (group, e
 	}
 	g, err := t.find(ctx, src)
 	if errors.Is(err, sql.ErrNoRows) {
-		if err = t.change(ctx, func(ctx context.Context, tx *sql.Tx) error { return t.add(ctx, tx, src) }); err == nil {
+		if err = t.change(ctx, func(exec func(string, ...any) error) error { return t.add(exec, src) }); err == nil {
 			g, err = t.find(ctx, src)
 		}
 	}
@@ -171,35 +162,15 @@ func (t *Transport) find(ctx context.Context, src transport.Source) (group, erro
 }
 
 // add makes the group, or adds to it.
-func (t *Transport) add(ctx context.Context, tx *sql.Tx, src transport.Source) error {
-	_, err := tx.ExecContext(ctx, `INSERT INTO `+t.tables.groups+` AS g (version, name, ordered) VALUES ($1, $2, $3)
-	ON CONFLICT (version, name) DO UPDATE SET ordered = g.ordered OR excluded.ordered`,
-		unprepared([]any{t.version, src.Group, src.Ordered})...)
+func (t *Transport) add(exec func(string, ...any) error, src transport.Source) error {
+	err := exec(`INSERT INTO `+t.tables.groups+` AS g (version, name, ordered) VALUES ($1, $2, $3)
+	ON CONFLICT (version, name) DO UPDATE SET ordered = g.ordered OR excluded.ordered`, t.version, src.Group, src.Ordered)
 	if err != nil {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, `INSERT INTO `+t.tables.bindings+` (group_id, pattern)
+	return exec(`INSERT INTO `+t.tables.bindings+` (group_id, pattern)
 	SELECT g.id, p FROM `+t.tables.groups+` g, unnest($3::text[]) AS p WHERE g.version = $1 AND g.name = $2 ON CONFLICT DO NOTHING`,
-		unprepared([]any{t.version, src.Group, topics(src)})...)
-	return err
-}
-
-// change runs f and counts the generation up, in a transaction that is alone.
-func (c *core) change(ctx context.Context, f func(ctx context.Context, tx *sql.Tx) error) error {
-	ctx, cancel := context.WithTimeout(ctx, c.cfg.RequestTimeout)
-	defer cancel()
-	tx, err := c.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
-	if err != nil {
-		return err
-	}
-	defer tx.Rollback() //nolint:errcheck // after a commit it does nothing
-	if _, err := tx.ExecContext(ctx, `UPDATE `+c.tables.state+` SET generation = generation + 1`); err != nil {
-		return c.failed(err)
-	}
-	if err := f(ctx, tx); err != nil {
-		return err
-	}
-	return tx.Commit()
+		t.version, src.Group, topics(src))
 }
 
 // topics is never nil, which would be NULL.
@@ -224,8 +195,5 @@ func (t *Transport) remove(ctx context.Context, query string, args ...any) error
 	if err := t.ready(ctx); err != nil {
 		return err
 	}
-	return lasting(t.change(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, query, unprepared(args)...)
-		return err
-	}))
+	return lasting(t.change(ctx, func(exec func(string, ...any) error) error { return exec(query, args...) }))
 }

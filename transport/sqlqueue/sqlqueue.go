@@ -42,12 +42,9 @@ package sqlqueue
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -57,8 +54,12 @@ import (
 
 const defaultVersion = "v1"
 
-// closeTimeout bounds Close.
-const closeTimeout = 5 * time.Second
+// endTimeout bounds what a Receive does after its deliver has returned,
+// closeTimeout Close.
+const (
+	endTimeout   = 4 * time.Second
+	closeTimeout = 5 * time.Second
+)
 
 // Transport is a database that is connected to when it is needed. All methods may
 // be called concurrently. Close it after the bus has stopped.
@@ -66,26 +67,6 @@ type Transport struct {
 	*core
 
 	version string
-}
-
-// core is what the transports of all versions have together.
-type core struct {
-	cfg    Config
-	given  Config
-	tables tables
-	db     *sql.DB     // set by ready
-	made   atomic.Bool // the tables are known to be there
-
-	sweeping atomic.Bool  // one receiver does at a time
-	swept    atomic.Int64 // seq up to which messages were looked at
-
-	routing routing
-
-	mu        sync.Mutex
-	closed    bool
-	receivers map[*receiver]struct{}
-	ended     sync.WaitGroup // Receives
-
 }
 
 var (
@@ -169,128 +150,6 @@ func (t *Transport) Close() error {
 	return err
 }
 
-// join adds a receiver to those that Close ends.
-func (c *core) join(r *receiver) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		return errClosed
-	}
-	c.receivers[r] = struct{}{}
-	c.ended.Add(1)
-	return nil
-}
-
-func (c *core) leave(r *receiver) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.receivers, r)
-	c.ended.Done()
-}
-
-// wake lets the receivers of these groups look now.
-func (c *core) wake(groups map[int64]struct{}) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for r := range c.receivers {
-		if _, there := groups[r.group.id]; there {
-			signal(r.wake)
-		}
-	}
-}
-
-// ready opens the pool and makes the tables if need be, once. Everything begins
-// with it.
-func (c *core) ready(ctx context.Context) error {
-	if err := c.open(); err != nil {
-		return err
-	}
-	if c.made.Load() {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, c.cfg.RequestTimeout)
-	defer cancel()
-	if err := c.setUp(ctx); err != nil {
-		return lasting(err)
-	}
-	c.made.Store(true)
-	return nil
-}
-
-func (c *core) open() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		return errClosed
-	}
-	if c.db == nil {
-		c.db = c.cfg.pool()
-	}
-	return nil
-}
-
-func (c *core) setUp(ctx context.Context) error {
-	var encoding string
-	if err := c.db.QueryRowContext(ctx, `SELECT pg_catalog.current_setting('server_encoding')`).Scan(&encoding); err != nil {
-		return err
-	}
-	if encoding != "UTF8" {
-		return errEncoding
-	}
-	if c.cfg.SkipSetup {
-		_, err := c.generation(ctx)
-		if sqlState(err) == undefinedTable {
-			return errNoTables
-		}
-		return err
-	}
-	for _, q := range (schema{tables: c.tables}).SchemaInitializingQueries(queue) {
-		if _, err := c.db.ExecContext(ctx, q.Query, q.Args...); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// exec runs a statement of our own, bounded.
-func (c *core) exec(ctx context.Context, query string, args ...any) (int64, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.cfg.RequestTimeout)
-	defer cancel()
-	res, err := c.db.ExecContext(ctx, query, unprepared(args)...)
-	if err != nil {
-		return 0, c.failed(err)
-	}
-	return res.RowsAffected()
-}
-
-// column runs a query for numbers, bounded.
-func (c *core) column(ctx context.Context, query string, args ...any) ([]int64, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.cfg.RequestTimeout)
-	defer cancel()
-	rows, err := c.db.QueryContext(ctx, query, unprepared(args)...)
-	if err != nil {
-		return nil, c.failed(err)
-	}
-	defer rows.Close() //nolint:errcheck // Err tells
-	var all []int64
-	for rows.Next() {
-		var n int64
-		if err := rows.Scan(&n); err != nil {
-			return nil, err
-		}
-		all = append(all, n)
-	}
-	return all, c.failed(rows.Err())
-}
-
-// failed notes that tables are gone, so that they are made again.
-func (c *core) failed(err error) error {
-	if sqlState(err) == undefinedTable {
-		c.made.Store(false)
-	}
-	return err
-}
-
 // LogValue shows the settings without user and password.
 func (t *Transport) LogValue() slog.Value { return t.given.LogValue() }
 
@@ -301,11 +160,3 @@ func (t *Transport) String() string {
 
 // GoString is as String.
 func (t *Transport) GoString() string { return t.String() }
-
-// signal puts a token into a channel that has room for one.
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
