@@ -106,7 +106,7 @@ func (l *looks) UnmarshalMessage(row wmsql.Scanner) (wmsql.Row, error) {
 	}
 	var err error
 	if d.msg.Headers, err = wire.DecodeHeaders(headers); err != nil {
-		return wmsql.Row{}, err
+		d.msg.Headers = map[string]string{} // written by another hand; an error would stop the group
 	}
 	l.taken = append(l.taken, d)
 	return wmsql.Row{Msg: message.NewMessage(d.msg.ID, nil)}, nil
@@ -189,7 +189,6 @@ func (l *looks) wait(found int) {
 		select {
 		case <-l.r.hand.room:
 		case <-l.done:
-			l.begin(1)
 			return
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill/message"
+
 	"github.com/capbus/gocap/internal/testenv"
 	"github.com/capbus/gocap/transport"
 	"github.com/capbus/gocap/transport/sqlqueue"
@@ -210,5 +212,46 @@ func TestWhatCannotBeSent(t *testing.T) {
 	src.Retry = &transport.BrokerRetry{}
 	if err := tr.Declare(t.Context(), src); err == nil {
 		t.Error("broker retry was not refused")
+	}
+}
+
+// TestARowOfAnotherHand, with headers that cannot be read, stops nobody.
+func TestARowOfAnotherHand(t *testing.T) {
+	t.Parallel()
+	dsn := newDatabase(t)
+	tr := open(t, sqlqueue.Config{DSN: dsn})
+	declare(t, tr, "g")
+	run(t, dsn, `WITH m AS (INSERT INTO cap_queue_messages (topic, message_id, headers, body, groups)
+		SELECT 'a.b', 'foreign', 'no json', 'body', ARRAY[id] FROM cap_queue_groups RETURNING seq, groups)
+		INSERT INTO cap_queue_deliveries (group_id, seq, size) SELECT groups[1], seq, 4 FROM m`)
+	send(t, tr, newMessage("own", "a.b"))
+	ids := receive(t, tr, source("g", 10)).ids(2)
+	if ids["foreign"] != 1 || ids["own"] != 1 {
+		t.Errorf("got %v", ids)
+	}
+}
+
+// TestPublish is the Transport as a Publisher of Watermill.
+func TestPublish(t *testing.T) {
+	t.Parallel()
+	tr := open(t, sqlqueue.Config{DSN: newDatabase(t)})
+	declare(t, tr, "g")
+	must(t, tr.Publish("a.b"))
+	m := message.NewMessage("1", []byte("body"))
+	m.Metadata.Set("k", "v")
+	must(t, tr.Publish("a.b", m))
+	d := receive(t, tr, source("g", 10)).next()
+	if got := d.Message(); got.ID != "1" || got.Topic != "a.b" || string(got.Body) != "body" || got.Headers["k"] != "v" {
+		t.Errorf("got %+v", got)
+	}
+	must(t, d.Ack())
+	if err := tr.Publish("nobody", m); !errors.Is(err, transport.ErrUnroutable) {
+		t.Errorf("nobody takes the topic, and Publish says %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	m.SetContext(ctx)
+	if err := tr.Publish("a.b", m); !errors.Is(err, transport.ErrUnavailable) {
+		t.Errorf("with a context that has ended: %v", err)
 	}
 }

@@ -102,7 +102,6 @@ func (r *receiver) run(ctx context.Context, deliver func(context.Context, []tran
 	l.begin(r.window)
 	sub, msgs, err := r.subscribe(ctx, l)
 	if err != nil {
-		l.timer.Stop()
 		r.lose(unavailable(err))
 	}
 	var work sync.WaitGroup
@@ -123,6 +122,7 @@ func (r *receiver) run(ctx context.Context, deliver func(context.Context, []tran
 	if sub != nil {
 		_ = sub.Close() // waits for the look that is under way; it returns nil
 	}
+	l.timer.Stop()
 	r.hand.close()
 	defer time.AfterFunc(endTimeout, giveUp).Stop()
 	end()
