@@ -12,7 +12,7 @@ import (
 // not been told of.
 type hand struct {
 	tell chan struct{} // has a token when there are answers to write
-	room chan struct{} // has a token when there is more room than before
+	room chan struct{} // has a token when there may be more room than before
 
 	mu     sync.Mutex
 	open   map[int64]*delivery // without an answer
@@ -79,10 +79,15 @@ func (h *hand) add(batch []*delivery) {
 	}
 }
 
-func (h *hand) size() int {
+// free is how many more a window takes. Nothing is taken while a whole window of
+// answers waits to be written: who answers fast must not get ahead of the database.
+func (h *hand) free(window int) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return len(h.open)
+	if len(h.acks)+len(h.nacks) > window {
+		return 0
+	}
+	return window - len(h.open)
 }
 
 // take returns up to n answers to write.
@@ -92,6 +97,7 @@ func (h *hand) take(n int) ([]int64, []nack) {
 	a, b := min(n, len(h.acks)), min(n, len(h.nacks))
 	acks, nacks := slices.Clone(h.acks[:a]), slices.Clone(h.nacks[:b])
 	h.acks, h.nacks = slices.Delete(h.acks, 0, a), slices.Delete(h.nacks, 0, b)
+	signal(h.room)
 	if len(h.acks)+len(h.nacks) > 0 {
 		signal(h.tell)
 	}

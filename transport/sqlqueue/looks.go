@@ -2,6 +2,9 @@ package sqlqueue
 
 import (
 	"cmp"
+	"context"
+	"database/sql"
+	"errors"
 	"slices"
 	"time"
 
@@ -67,8 +70,7 @@ func (*looks) InsertQuery(string, message.Messages) (wmsql.Query, error) { retur
 
 // SelectQuery takes deliveries. A receiver that is not living takes nothing, and
 // in an ordered group nobody but the oldest one. What a receiver that is not
-// living has is free. Neither this nor what follows from it has to survive a crash
-// of the server, as no receiver would: so nobody waits for the disk.
+// living has is free.
 func (l *looks) SelectQuery(string, string, wmsql.OffsetsAdapter) wmsql.Query {
 	t := l.tables
 	locked := "SKIP LOCKED"
@@ -84,7 +86,6 @@ func (l *looks) SelectQuery(string, string, wmsql.OffsetsAdapter) wmsql.Query {
 		AND (receiver IS NULL OR receiver <> ALL (ARRAY(SELECT id FROM living)))
 		AND (SELECT CASE WHEN g.ordered THEN (SELECT min(id) FROM living) = $2 ELSE $2 IN (SELECT id FROM living) END
 			FROM ` + t.groups + ` g WHERE g.id = $1)
-		AND (SELECT set_config('synchronous_commit', 'off', true)) = 'off'
 	ORDER BY group_id, seq LIMIT $4::bigint FOR UPDATE ` + locked + `
 ), fit AS (
 	SELECT group_id, seq FROM (SELECT *, sum(size::bigint) OVER (ORDER BY seq) - size AS before FROM free) s WHERE before < $5::bigint
@@ -94,6 +95,27 @@ func (l *looks) SelectQuery(string, string, wmsql.OffsetsAdapter) wmsql.Query {
 SELECT seq, topic, message_id, headers, body FROM took JOIN ` + t.messages + ` USING (seq)`,
 		Args: unprepared([]any{l.r.group.id, l.r.id, l.from, l.limit, maxTakeBytes}),
 	}
+}
+
+// beginner begins the transactions of looks.
+type beginner struct{ *sql.DB }
+
+// BeginTx tells the server what is good for a look. It walks along an index and
+// stops: a plan that sorts the backlog first, as it suits a table that was small
+// when it was last analyzed, would make a backlog slower with its size. And taking
+// need not survive a crash of the server, as no receiver would either, so nobody
+// waits for the disk.
+func (b beginner) BeginTx(ctx context.Context, opts *sql.TxOptions) (*sql.Tx, error) {
+	tx, err := b.DB.BeginTx(ctx, opts)
+	if err != nil {
+		return nil, err
+	}
+	_, err = tx.ExecContext(ctx, `SELECT set_config(name, 'off', true) FROM unnest(ARRAY['synchronous_commit', 'jit',
+	'enable_seqscan', 'enable_bitmapscan', 'enable_hashjoin', 'enable_mergejoin']) AS name`, unprepared(nil)...)
+	if err != nil {
+		return nil, errors.Join(err, tx.Rollback())
+	}
+	return tx, nil
 }
 
 // UnmarshalMessage keeps a delivery. Without an Offset the Subscriber writes
@@ -177,10 +199,10 @@ func (l *looks) wait(found int) {
 		l.sleep()
 	}
 	for {
-		room := l.r.window - l.r.hand.size()
+		room := l.r.hand.free(l.r.window)
 		if room > 0 && room < l.r.window/4 {
 			l.until(nil, gather)
-			room = l.r.window - l.r.hand.size()
+			room = l.r.hand.free(l.r.window)
 		}
 		if room > 0 {
 			l.begin(room)

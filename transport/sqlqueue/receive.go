@@ -136,7 +136,7 @@ func (r *receiver) subscribe(ctx context.Context, l *looks) (*wmsql.Subscriber, 
 	deadline := r.cfg.RequestTimeout
 	none := make(chan *message.Message)
 	close(none)
-	sub, err := wmsql.NewSubscriber(r.db, wmsql.SubscriberConfig{
+	sub, err := wmsql.NewSubscriber(beginner{r.db}, wmsql.SubscriberConfig{
 		AckDeadline: &deadline, BackoffManager: l, SchemaAdapter: l, OffsetsAdapter: noOffsets{},
 	}, l)
 	if err != nil {
