@@ -32,6 +32,7 @@ const (
 	modAMQP      = "github.com/rabbitmq/amqp091-go"
 	modWM        = "github.com/ThreeDotsLabs/watermill"
 	modWMAMQP    = "github.com/ThreeDotsLabs/watermill-amqp/v3"
+	modWMSQL     = "github.com/ThreeDotsLabs/watermill-sql/v3"
 	modGormMySQL = "gorm.io/driver/mysql"
 	modMySQL     = "github.com/go-sql-driver/mysql"
 	modRedis     = "github.com/redis/go-redis/v9"
@@ -127,6 +128,12 @@ func table() []row {
 			pkg:      "transport/wmadapter",
 			ours:     []string{"transport", "internal/*"},
 			mods:     []string{modWM},
+			testOurs: []string{"transport/transporttest"},
+		},
+		{
+			pkg:      "transport/sqlqueue",
+			ours:     []string{"transport", "internal/*"},
+			mods:     []string{modPgx, modWM, modWMSQL},
 			testOurs: []string{"transport/transporttest"},
 		},
 		{
