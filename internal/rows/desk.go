@@ -251,7 +251,7 @@ func (d *Desk) tell(r *Row, o storage.Outcome, stored bool) {
 // transaction of its handler.
 func (d *Desk) Committed(r *Row, o storage.Outcome) {
 	d.tell(r, o, true)
-	d.leave(r)
+	d.Done(r)
 }
 
 // Done takes a row out of the hand whose outcome is stored already, or which
