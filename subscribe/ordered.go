@@ -40,6 +40,9 @@ func (c *Consumer) KeyRoom() []KeyRoom {
 	}
 	var room []KeyRoom
 	for _, g := range c.groups {
+		if g.isPaused() {
+			continue
+		}
 		full := g.bytes.Load() > rows.MaxHandBytes
 		for _, rt := range g.routes {
 			r := KeyRoom{Group: g.name, Subscriber: rt.name, Ordered: rt.ordered}
