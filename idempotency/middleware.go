@@ -23,6 +23,12 @@ type KeyFunc func(ctx context.Context, m *transport.Message) (string, error)
 // whose key is in progress is snoozed for a second, which is no attempt. An empty
 // key ends the message as failed for good, with ErrNoKey.
 //
+// The key is done when the handler has returned nil, and the inbox transaction
+// commits after that. A handler that writes or publishes in it, or answers
+// (subscribe.Reply), needs a tracker whose key is committed with it: gormtracker
+// with Config.Tx. With another one a commit that fails takes those writes back,
+// and the next attempt finds the key done: they are lost.
+//
 //	subscribe.With(idempotency.Middleware(tracker, idempotency.MessageID))
 func Middleware(t Tracker, key KeyFunc) subscribe.Middleware {
 	if t == nil || key == nil {
