@@ -45,6 +45,7 @@ func (o Options) LogValue() slog.Value {
 		slog.Duration("HandlerTimeout", o.HandlerTimeout),
 		slog.Duration("StopTimeout", o.StopTimeout),
 		slog.Bool("SkipMigrations", o.SkipMigrations),
+		slog.Any("AllowedReplyTopics", o.AllowedReplyTopics),
 		slog.Int("MaxBodySize", o.MaxBodySize),
 		slog.Int("MaxHeaders", o.MaxHeaders),
 	)

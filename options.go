@@ -142,6 +142,14 @@ type Options struct {
 	// SkipMigrations leaves the tables to the operator. Defaults to false.
 	SkipMigrations bool
 
+	// AllowedReplyTopics are the topics, or patterns with wildcards, to which a
+	// message may have the answer of a subscribe.Reply handler sent; they are
+	// written without TopicNamePrefix. A message that asks for another fails for
+	// good before its handler runs. Set it where those who send requests are
+	// trusted with less than this service: a bridge, a gateway, a broker that
+	// holds them to topics. Defaults to "#", any topic.
+	AllowedReplyTopics []string
+
 	// MaxBodySize is the most bytes of a published body. Defaults to 16777216.
 	MaxBodySize int
 	// MaxHeaders is the most headers that a publisher may add to a message.
@@ -178,6 +186,9 @@ func (o Options) WithDefaults() Options {
 	o.SendWindow = or(o.SendWindow, 2000)
 	o.BatchSize = or(o.BatchSize, 500)
 	o.StopTimeout = or(o.StopTimeout, 25*time.Second)
+	if len(o.AllowedReplyTopics) == 0 {
+		o.AllowedReplyTopics = []string{"#"}
+	}
 	o.MaxBodySize = or(o.MaxBodySize, 16<<20)
 	o.MaxHeaders = or(o.MaxHeaders, 256)
 	return o
@@ -256,6 +267,10 @@ func (o Options) checkEngines(v *validation) {
 	v.count("BatchSize", o.BatchSize)
 	v.check(o.HandlerTimeout >= 0, "HandlerTimeout", fmt.Sprintf("%s is negative; 0 means none", o.HandlerTimeout))
 	v.duration("StopTimeout", o.StopTimeout)
+	for _, topic := range o.AllowedReplyTopics {
+		err := transport.CheckPattern(topic)
+		v.check(err == nil, "AllowedReplyTopics", fmt.Sprint(err))
+	}
 	v.count("MaxBodySize", o.MaxBodySize)
 	v.count("MaxHeaders", o.MaxHeaders)
 }

@@ -58,6 +58,7 @@ func filled(t *testing.T) gocap.Options {
 		Codec:                   &someCodec{Password: secret},
 		Logger:                  slog.New(slog.DiscardHandler),
 		AlsoVersions:            []string{"v0"},
+		AllowedReplyTopics:      []string{"quote.*"},
 		RetryBackoff:            func(int) time.Duration { return 1 },
 		FailedThresholdCallback: func(context.Context, gocap.FailedInfo) {},
 		SendTrace:               &processor.Trace{},

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -49,11 +50,12 @@ func said() map[string]struct {
 		text string
 		is   func(gocap.Options) bool
 	}{
-		"Registry":         {"subscribe.Default", func(o o) bool { return o.Registry == subscribe.Default }},
-		"Codec":            {"transport.JSON", func(o o) bool { return o.Codec == transport.JSON }},
-		"Logger":           {"slog.Default()", func(o o) bool { return o.Logger == slog.Default() }},
-		"DefaultGroupName": {`"cap.queue." and the package path of main`, func(o o) bool { return o.DefaultGroupName == "" || strings.HasPrefix(o.DefaultGroupName, "cap.queue.") }},
-		"Concurrency":      {"the number of CPUs", func(o o) bool { return o.Concurrency == runtime.NumCPU() }},
+		"Registry":           {"subscribe.Default", func(o o) bool { return o.Registry == subscribe.Default }},
+		"Codec":              {"transport.JSON", func(o o) bool { return o.Codec == transport.JSON }},
+		"Logger":             {"slog.Default()", func(o o) bool { return o.Logger == slog.Default() }},
+		"DefaultGroupName":   {`"cap.queue." and the package path of main`, func(o o) bool { return o.DefaultGroupName == "" || strings.HasPrefix(o.DefaultGroupName, "cap.queue.") }},
+		"AllowedReplyTopics": {`"#", any topic`, func(o o) bool { return slices.Equal(o.AllowedReplyTopics, []string{"#"}) }},
+		"Concurrency":        {"the number of CPUs", func(o o) bool { return o.Concurrency == runtime.NumCPU() }},
 	}
 }
 

@@ -114,6 +114,7 @@ func badOptions() []struct {
 		{"BatchSize", "-5", func(o *gocap.Options) { o.BatchSize = -5 }},
 		{"HandlerTimeout", "-1s", func(o *gocap.Options) { o.HandlerTimeout = -time.Second }},
 		{"StopTimeout", "-1s", func(o *gocap.Options) { o.StopTimeout = -time.Second }},
+		{"AllowedReplyTopics", "topic is empty", func(o *gocap.Options) { o.AllowedReplyTopics = []string{"a.*", ""} }},
 		{"MaxBodySize", "-6", func(o *gocap.Options) { o.MaxBodySize = -6 }},
 		{"MaxHeaders", "-7", func(o *gocap.Options) { o.MaxHeaders = -7 }},
 	}

@@ -25,4 +25,7 @@
 // Delivery is at least once. A handler that does its work in the inbox
 // transaction (gormstore.Handle, [TxFromContext], or [Publish] with a nil tx)
 // has its effect exactly once.
+//
+// A handler made with subscribe.Reply answers to the topic that its message names
+// ([WithReplyTo]).
 package cap

@@ -112,7 +112,7 @@ func (b *Bus) assemble(e *engines, subs []subscribe.Subscription) (err error) {
 		Storage: o.Storage, Transport: o.Transport, Keeper: e.handling, Also: e.keepers(storage.Inbox), Log: b.log, Codec: o.Codec, Subscriptions: subs, Middleware: o.Middleware,
 		Version: o.Version, DefaultGroup: o.DefaultGroupName, GroupPrefix: o.GroupNamePrefix, TopicPrefix: o.TopicNamePrefix,
 		Policy: policy, Callback: b.callback(gocap.Subscribe), KeepDone: keepDone,
-		Context:   b.handlerContext,
+		Context: b.handlerContext, Reply: b.reply, AllowedReplies: o.AllowedReplyTopics,
 		Receivers: o.ConsumerCount, Concurrency: o.Concurrency, BatchSize: o.BatchSize, Timeout: o.HandlerTimeout,
 		UnhandledAfter: o.UnhandledAfter, AdoptInterval: o.FallbackWindow / 3, Probation: o.FallbackWindow, TxHold: o.FallbackWindow / 2, MaxBytes: rows.MaxLookBytes, Locked: o.UseStorageLock, Trace: o.HandleTrace,
 	})

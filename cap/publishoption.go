@@ -56,6 +56,8 @@ func reserved(key string) (instead string, ok bool) {
 		return "the topic argument", true
 	case transport.HeaderKey:
 		return "WithKey", true
+	case transport.HeaderReplyTo:
+		return "WithReplyTo", true
 	case transport.HeaderType, transport.HeaderSentTime, transport.HeaderGroup:
 		return "", true
 	}
@@ -78,6 +80,21 @@ func WithHeader(key, value string) PublishOption {
 			return
 		}
 		o.set(key, value)
+	}
+}
+
+// WithReplyTo asks for an answer to a topic: a subscription made with
+// subscribe.Reply sends one there when it has handled the message, each such
+// subscription its own. It has the message's id as header cap-corr-id. The topic
+// travels as header cap-callback-name, as it is given: who answers puts its own
+// Options.TopicNamePrefix before it.
+func WithReplyTo(topic string) PublishOption {
+	return func(o *publishOptions) {
+		if err := transport.CheckTopic(topic); err != nil {
+			o.fail("WithReplyTo: %w", err)
+			return
+		}
+		o.set(transport.HeaderReplyTo, topic)
 	}
 }
 

@@ -23,6 +23,9 @@ func TestMain(m *testing.M) {
 	case "zone":
 		zoneChild()
 		return
+	case "delay":
+		delayChild()
+		return
 	case "halfway":
 		halfwayChild()
 		return

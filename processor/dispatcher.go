@@ -94,6 +94,7 @@ func NewDispatcher(cfg DispatcherConfig, keeper *rows.Keeper, poll time.Duration
 	}
 	d.desk = rows.NewDesk(dc)
 	keeper.Pulse().Many = senders
+	keeper.Ask([]storage.Lane{{}}, nil)
 	d.retry = NewNeedRetry(NeedRetryConfig{
 		Keeper: keeper, Hand: &d.desk.Hand, Taker: d, Log: cfg.Log,
 		PollInterval: poll, BatchSize: cfg.BatchSize, MaxBytes: rows.MaxLookBytes, Locked: cfg.Locked, TakenOver: cfg.Trace.takenOver(cfg.Log),

@@ -43,6 +43,7 @@ type NeedRetryConfig struct {
 // those that have no living owner. A full batch is followed by the next at
 // once, behind its last row; the scan from the very start comes once a
 // PollInterval, or when it is asked for, and takes at most a tenth of the time.
+// After one that has found nothing, a glance comes first.
 type NeedRetry struct {
 	cfg  NeedRetryConfig
 	wake chan struct{}
@@ -55,6 +56,8 @@ type NeedRetry struct {
 	earliest time.Time     // before that it is not begun
 	rest     time.Time     // after an error: no look before
 	orphan   bool          // the last takeover came back full
+	quiet    bool          // the last scan from the start has found nothing
+	timed    time.Time     // when the last look was that came because a row was due
 	turn     int           // 0 and 1 by turns: whose is the odd place
 	backoff  backoff.Backoff
 
@@ -143,7 +146,7 @@ func (n *NeedRetry) Run(ctx context.Context) {
 // round looks once, where there is room, and returns how long to wait.
 func (n *NeedRetry) round(ctx context.Context, t *rows.Tenure) time.Duration {
 	if n.tenure != t {
-		n.tenure, n.lanes, n.start, n.orphan = t, map[laneKey]*laneState{}, time.Time{}, false
+		n.tenure, n.lanes, n.start, n.orphan, n.quiet = t, map[laneKey]*laneState{}, time.Time{}, false, false
 	}
 	if rest := time.Until(n.rest); rest > 0 {
 		return rest
@@ -154,11 +157,7 @@ func (n *NeedRetry) round(ctx context.Context, t *rows.Tenure) time.Duration {
 	}
 	begun := time.Now()
 	fromStart := n.fromStart(begun)
-	var lost error
-	if fromStart || n.orphan {
-		n.orphan, lost = n.orphans(ctx, t, room)
-	}
-	err := errors.Join(lost, n.own(ctx, t, room, fromStart))
+	err := n.look(ctx, t, room, fromStart)
 	switch {
 	case ctx.Err() != nil || t.Over():
 		return n.cfg.PollInterval
@@ -175,6 +174,27 @@ func (n *NeedRetry) round(ctx context.Context, t *rows.Tenure) time.Duration {
 		n.start = later(n.earliest, begun.Add(n.cfg.PollInterval))
 	}
 	return n.wait(room)
+}
+
+// look takes what there is room for.
+func (n *NeedRetry) look(ctx context.Context, t *rows.Tenure, room []storage.Lane, fromStart bool) error {
+	own, orphans := true, fromStart || n.orphan
+	if fromStart && n.quiet {
+		var err error
+		if own, orphans, err = n.glance(ctx, t, room); err != nil {
+			n.quiet = false
+			return err
+		}
+	}
+	n.quiet = n.quiet || fromStart
+	var lost, err error
+	if orphans {
+		n.orphan, lost = n.orphans(ctx, t, room)
+	}
+	if own {
+		err = n.own(ctx, t, room, fromStart)
+	}
+	return errors.Join(lost, err)
 }
 
 // fromStart reports whether a scan from the start is to begin.
@@ -201,8 +221,8 @@ func (n *NeedRetry) wait(room []storage.Lane) time.Duration {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	next := n.start
-	if !n.due.IsZero() && n.due.Before(next) {
-		next = n.due
+	if due := later(n.due, n.timed.Add(duePace)); !n.due.IsZero() && due.Before(next) {
+		next = due
 	}
 	return max(0, time.Until(next))
 }
@@ -212,9 +232,7 @@ func (n *NeedRetry) wait(room []storage.Lane) time.Duration {
 func (n *NeedRetry) own(ctx context.Context, t *rows.Tenure, room []storage.Lane, fromStart bool) error {
 	was, timed := n.takeDue(fromStart)
 	if fromStart || timed {
-		for _, s := range n.lanes { // those without room are read when they have some
-			s.read = false
-		}
+		n.unread()
 	}
 	var lanes []storage.Lane
 	for _, lane := range room {
@@ -241,22 +259,9 @@ func (n *NeedRetry) own(ctx context.Context, t *rows.Tenure, room []storage.Lane
 	if next >= 0 {
 		n.expectAt(time.Now().Add(next))
 	}
+	n.quiet = n.quiet && len(recs) == 0
 	n.take(t, look, lanes, room, recs)
 	return nil
-}
-
-// takeDue returns when a row was expected to be due, and whether it is time. If
-// so, or if everything is read anyway, it is forgotten: the look says what
-// comes next.
-func (n *NeedRetry) takeDue(fromStart bool) (was time.Time, timed bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	was = n.due
-	timed = !was.IsZero() && !time.Now().Before(was)
-	if fromStart || timed {
-		n.due = time.Time{}
-	}
-	return was, timed
 }
 
 // take moves the cursors and admits what is not in hand, as far as there is

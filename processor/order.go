@@ -56,7 +56,8 @@ type OrderConfig struct {
 // so that at most one of a key is in hand, and only after a look has shown it as
 // the first unfinished one. It looks at a key when it is asked to (a row was
 // published, received, or has become final), and once a PollInterval at all
-// keys, a page at a time, for at most a tenth of the time.
+// keys, a page at a time, for at most a tenth of the time; not at all while
+// NeedRetry glances and sees none.
 type Order struct {
 	cfg  OrderConfig
 	wake chan struct{}
@@ -70,6 +71,7 @@ type Order struct {
 	earliest time.Time     // before that none is begun
 	rest     time.Time     // after an error: no look before
 	rounds   int
+	must     bool               // the next scan was asked for
 	cursors  map[laneKey]string // of the lanes that the scan has not read to the end
 	backoff  backoff.Backoff
 
@@ -86,10 +88,12 @@ type keyState struct {
 
 // NewOrder returns an Order; its Run does the work.
 func NewOrder(cfg OrderConfig) *Order {
-	return &Order{
+	o := &Order{
 		cfg: cfg, wake: make(chan struct{}, 1), lanes: map[laneKey]*keyState{}, cursors: map[laneKey]string{},
 		backoff: backoff.Backoff{Min: 200 * time.Millisecond, Max: 2 * time.Second},
 	}
+	cfg.Keeper.OnKeys(o.Kick)
+	return o
 }
 
 // Ask asks for a look at keys of a lane of which rows are there. It does not
@@ -223,7 +227,7 @@ func (o *Order) round(ctx context.Context, t *rows.Tenure) time.Duration {
 // begin begins a scan when it is time.
 func (o *Order) begin(lanes []KeyLane) {
 	o.mu.Lock()
-	if o.kicked && o.start.After(o.earliest) {
+	if o.must = o.must || o.kicked; o.kicked && o.start.After(o.earliest) {
 		o.start = o.earliest
 	}
 	o.kicked = false
@@ -232,6 +236,11 @@ func (o *Order) begin(lanes []KeyLane) {
 	if len(o.cursors) > 0 || now.Before(o.start) {
 		return
 	}
+	if until, none := o.nothing(lanes); none && !o.must {
+		o.start = until // there is a newer glance by then, or a scan
+		return
+	}
+	o.must = false
 	o.begun, o.spent = now, 0
 	for _, l := range lanes {
 		if !l.Rare || o.rounds%rarely == 0 {
@@ -241,6 +250,15 @@ func (o *Order) begin(lanes []KeyLane) {
 	if o.rounds++; len(o.cursors) == 0 {
 		o.end()
 	}
+}
+
+// nothing reports that a glance has just seen no keys.
+func (o *Order) nothing(room []KeyLane) (until time.Time, ok bool) {
+	lanes := make([]storage.Lane, len(room))
+	for i, l := range room {
+		lanes[i] = storage.Lane{Group: l.Group, Subscriber: l.Subscriber}
+	}
+	return o.tenure.NoKeys(lanes)
 }
 
 // end ends a scan that has read every lane.

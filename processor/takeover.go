@@ -32,6 +32,7 @@ func (n *NeedRetry) orphans(ctx context.Context, t *rows.Tenure, room []storage.
 	if n.cfg.TakenOver != nil && len(recs) > 0 {
 		n.cfg.TakenOver(ctx, recs)
 	}
+	n.quiet = n.quiet && len(recs) == 0
 	var admitted []*storage.Record
 	read, used := map[laneKey]int{}, map[laneKey]int{}
 	for _, rec := range recs {

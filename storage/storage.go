@@ -3,9 +3,10 @@
 //
 // Required of an adapter: [Storage], the [Writer] and [Tx] it hands out, and
 // [Member]. Optional, found once when a bus is made: [Migrator], [TxLimiter],
-// [Locker] and [Inspector] on the storage; [EndProber] or [EndNotifier] on a Writer. Optional, for
-// the people who look after the messages: [Operator] on the storage. The package
-// depends on the standard library alone.
+// [Locker] and [Inspector] on the storage; [Glancer] on a Member; [EndProber] or
+// [EndNotifier] on a Writer. Optional, for the people who look after the
+// messages: [Operator] on the storage. The package depends on the standard
+// library alone.
 //
 // All moments are the database's: a due time or an expiry is given as a
 // duration from the database's now, never as this process's clock.

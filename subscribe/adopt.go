@@ -14,18 +14,35 @@ import (
 const (
 	adoptBatch = 20  // unmatched rows read at once; they are read whole
 	adoptPages = 100 // reads in one round
+	staleLooks = 60  // for what nobody serves, in an UnhandledAfter
 )
+
+// askGlances lets the glances of the keepers see what is looked for here.
+func (c *Consumer) askGlances() {
+	var keys []storage.Lane
+	for lane := range c.lanes {
+		keys = append(keys, storage.Lane{Group: lane.group, Subscriber: lane.subscriber})
+	}
+	groups := c.Groups()
+	c.cfg.Keeper.Ask(keys, groups)
+	for _, k := range c.cfg.Also {
+		k.Ask(nil, groups)
+	}
+}
 
 // adopt looks for rows of its groups that matched no subscription when they
 // came, or whose subscription is gone: it serves those that match now, and ends
 // those that nobody has served for UnhandledAfter.
 func (c *Consumer) adopt(ctx context.Context, k *rows.Keeper) {
-	begun := time.Now()
+	stale := time.Now().Add(c.cfg.UnhandledAfter)
 	var after int64
 	for {
 		if t, err := k.Wait(ctx); err == nil {
-			if after, err = c.adoptUnmatched(ctx, t, after); err == nil && time.Since(begun) >= c.cfg.UnhandledAfter {
-				err = c.endStale(ctx, t)
+			if after, err = c.adoptUnmatched(ctx, t, after); err == nil && !time.Now().Before(stale) {
+				var some bool
+				if some, err = c.endStale(ctx, t); err == nil && !some {
+					stale = time.Now().Add(c.cfg.UnhandledAfter / staleLooks)
+				}
 			}
 			if err != nil && ctx.Err() == nil {
 				c.cfg.Log.Warn(ctx, "rows without a subscription not read", "", slog.Any("err", err))
@@ -42,7 +59,7 @@ func (c *Consumer) adopt(ctx context.Context, k *rows.Keeper) {
 func (c *Consumer) adoptUnmatched(ctx context.Context, t *rows.Tenure, after int64) (int64, error) {
 	for range adoptPages {
 		groups := c.active()
-		if len(groups) == 0 {
+		if len(groups) == 0 || t.NoUnmatched(groups) {
 			return 0, nil
 		}
 		recs, err := unmatched(ctx, t, groups, after)
@@ -120,14 +137,14 @@ func (c *Consumer) group(name string) *group {
 }
 
 // endStale takes over rows of its groups that have been due for UnhandledAfter
-// and have no living owner.
-func (c *Consumer) endStale(ctx context.Context, t *rows.Tenure) error {
+// and have no living owner, and reports whether there were some.
+func (c *Consumer) endStale(ctx context.Context, t *rows.Tenure) (some bool, err error) {
 	var lanes []storage.Lane
 	for _, name := range c.active() {
 		lanes = append(lanes, storage.Lane{Group: name, Limit: adoptBatch})
 	}
 	if len(lanes) == 0 {
-		return nil
+		return false, nil
 	}
 	look := c.desk.Hand.Begin()
 	defer look.End()
@@ -135,7 +152,7 @@ func (c *Consumer) endStale(ctx context.Context, t *rows.Tenure) error {
 	recs, err := t.TakeOver(tctx, storage.Query{Lanes: lanes, Stale: c.cfg.UnhandledAfter, MaxBytes: c.cfg.MaxBytes, Locked: c.cfg.Locked})
 	cancel()
 	if err != nil {
-		return err
+		return false, err
 	}
 	var admitted []*storage.Record
 	for _, rec := range recs {
@@ -157,7 +174,7 @@ func (c *Consumer) endStale(ctx context.Context, t *rows.Tenure) error {
 		}
 	}
 	c.Admit(t, admitted) //nolint:contextcheck // what it starts outlives the look
-	return nil
+	return len(recs) > 0, nil
 }
 
 // unserved ends a row whose subscription nobody has.

@@ -31,6 +31,12 @@ type ConsumerConfig struct {
 	Policy                                          rows.Policy
 	// Callback is made for a message that failed for good; may be nil.
 	Callback func(ctx context.Context, rec *storage.Record, m *transport.Message)
+	// Reply publishes an answer, with the context of its handler; may be nil where
+	// nothing answers.
+	Reply func(ctx context.Context, out Outgoing) error
+	// AllowedReplies are the topics, or patterns, where a message may want its
+	// answer.
+	AllowedReplies []string
 	// Context completes the context of a handler; may be nil.
 	Context func(context.Context) context.Context
 	// KeepDone is how long a handled row stays.
@@ -86,6 +92,7 @@ func NewConsumer(cfg ConsumerConfig) (*Consumer, error) {
 	}
 	c.desk = rows.NewDesk(dc)
 	cfg.Keeper.Pulse().Busy = c.busy
+	c.askGlances()
 	return c, nil
 }
 

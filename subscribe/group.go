@@ -53,6 +53,7 @@ type route struct {
 	concurrency int
 	looked      atomic.Int64 // rows from the table in hand
 	ordered     bool
+	replies     bool         // its handler answers
 	keyed       atomic.Int64 // rows with a key in hand
 }
 
@@ -91,7 +92,7 @@ func (c *Consumer) handlerOf(s Subscription) (Handler, error) {
 func newRoute(c *Consumer, g *group, s Subscription, h Handler) *route {
 	rt := &route{
 		group: g, name: s.name, topic: s.topic, policy: c.cfg.Policy,
-		timeout: c.cfg.Timeout, concurrency: s.concurrency, ordered: s.ordered, handler: h,
+		timeout: c.cfg.Timeout, concurrency: s.concurrency, ordered: s.ordered, replies: s.replies, handler: h,
 	}
 	if s.timeout > 0 {
 		rt.timeout = s.timeout

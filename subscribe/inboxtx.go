@@ -72,6 +72,9 @@ func (x *inboxTx) get() (storage.Tx, error) {
 	if x.tx != nil {
 		return x.tx, nil
 	}
+	if cause := context.Cause(x.ctx); cause != nil { // the handler's doing, not the database's
+		return nil, fmt.Errorf("inbox transaction: %w", cause)
+	}
 	tx, err := x.places.begin(x.ctx)
 	if err != nil {
 		x.failed = fmt.Errorf("inbox transaction: %w", err)

@@ -166,3 +166,23 @@ func (u *unbegun) Begin(ctx context.Context) (storage.Tx, error) {
 	}
 	return nil, errLost
 }
+
+// TestAskingForTheTransactionTooLateIsAFailedAttempt: it would not begin the
+// next time either.
+func TestAskingForTheTransactionTooLateIsAFailedAttempt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		runs := 0
+		r := running(t, nil, subscribe.To("t", func(ctx context.Context, _ string) error {
+			runs++
+			pause(2 * time.Minute) // and pays no heed
+			_, err := storage.TxFromContext(ctx)
+			return err
+		}, subscribe.Timeout(time.Minute), subscribe.FailedRetryCount(3)))
+		r.send("t", "1", `"m"`)
+		elapse(time.Hour)
+		if rec := r.record(); runs != 3 || !rec.Final || rec.Retries != 3 || !strings.Contains(rec.LastError, "took longer than 1m0s") {
+			t.Errorf("%d runs, %d failed attempts, %q", runs, rec.Retries, rec.LastError)
+		}
+	})
+}

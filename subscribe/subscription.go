@@ -25,6 +25,7 @@ type Subscription struct {
 	middleware         []Middleware
 	codec              transport.Codec // nil: the bus's
 	ordered            bool
+	replies            bool
 	retry              *transport.BrokerRetry // nil: the group has an inbox
 	errs               []error                // of options
 }

@@ -72,7 +72,7 @@ func (rt *route) run(work context.Context, r *rows.Row) {
 // returned.
 func (rt *route) handling(ctx context.Context, r *rows.Row, m *transport.Message) (hctx context.Context, done func(err error)) {
 	info := Info{Message: m, Group: r.Group, Subscriber: r.Subscriber, Attempt: r.Retries + 1}
-	ctx = contextWithInfo(ctx, info)
+	ctx = rt.answering(contextWithInfo(ctx, info), r, m)
 	if f := rt.group.c.cfg.Context; f != nil {
 		ctx = f(ctx)
 	}
@@ -130,7 +130,7 @@ func (rt *route) context(work, tenure context.Context) (context.Context, context
 	}
 }
 
-// call runs the handler. A panic is a failed attempt.
+// call runs the handler, and publishes its answer. A panic is a failed attempt.
 func (rt *route) call(ctx context.Context, m *transport.Message) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -141,8 +141,9 @@ func (rt *route) call(ctx context.Context, m *transport.Message) (err error) {
 	}()
 	if err = rt.handler.Handle(ctx, m); err != nil {
 		_ = err.Error() // one that panics, such as a nil pointer in an error, does so here
+		return err
 	}
-	return err
+	return rt.answer(ctx)
 }
 
 // commit makes the handler's writes and the row's success one.

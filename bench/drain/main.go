@@ -5,6 +5,12 @@
 // the tables.
 //
 //	go run ./drain -postgres 'postgres://postgres@127.0.0.1:5432/bench' -rows 20000,1000000
+//
+// With -sweep it drains the first size with each SendWindow/BatchSize, by turns,
+// and prints the medians; with -rabbitmq, into a queue of its own that nobody
+// reads.
+//
+//	go run ./drain -postgres 'postgres://postgres@127.0.0.1:5432/bench' -rows 20000 -sweep 500/100,2000/500,8000/2000 -runs 5
 package main
 
 import (
@@ -33,23 +39,37 @@ func main() {
 	my := flag.String("mysql", "", "DSN of MySQL or MariaDB")
 	sizes := flag.String("rows", "20000,1000000", "sizes of the backlogs")
 	bytes := flag.Int("bytes", 256, "bytes of each body")
+	sweep := flag.String("sweep", "", "SendWindow/BatchSize, several with commas between")
+	runs := flag.Int("runs", 5, "drains with each, in a sweep")
+	broker := flag.String("rabbitmq", "", "URL of RabbitMQ; else into a transport that takes everything")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, *pg, *my, *sizes, *bytes); err != nil {
+	d := drainer{pg: *pg, my: *my, broker: *broker, bytes: *bytes}
+	if err := d.run(ctx, *sizes, *sweep, *runs); err != nil {
 		fmt.Fprintln(os.Stderr, "drain:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, pg, my, sizes string, bytes int) error {
+// drainer says from where, and whereto.
+type drainer struct {
+	pg, my, broker string
+	bytes          int
+	window, batch  int // 0: the default
+}
+
+func (d drainer) run(ctx context.Context, sizes, sweep string, runs int) error {
 	var rates []float64
 	for _, text := range strings.Split(sizes, ",") {
 		rows, err := strconv.Atoi(text)
 		if err != nil {
 			return err
 		}
-		rate, err := one(ctx, pg, my, rows, bytes)
+		if sweep != "" {
+			return d.sweep(ctx, rows, sweep, runs)
+		}
+		rate, err := d.one(ctx, rows)
 		if err != nil {
 			return err
 		}
@@ -61,19 +81,19 @@ func run(ctx context.Context, pg, my, sizes string, bytes int) error {
 }
 
 // one fills tables of its own, drains them, and returns messages a second.
-func one(ctx context.Context, pg, my string, rows, bytes int) (rate float64, err error) {
+func (d drainer) one(ctx context.Context, rows int) (rate float64, err error) {
 	prefix := "drain_" + strconv.Itoa(rows) + "_"
 	var store *gormstore.Store
 	var fill string
 	switch {
-	case pg != "":
-		store, err = postgres.Open(pg, postgres.Config{TablePrefix: prefix})
+	case d.pg != "":
+		store, err = postgres.Open(d.pg, postgres.Config{TablePrefix: prefix})
 		fill = `INSERT INTO "` + prefix + `published" (id, version, name, headers, body, status, due_at, added_at, updated_at)
 			SELECT ('01990000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, 'v1', 'drain', '{}',
 				decode(repeat('61', $1::int), 'hex'), 0, clock_timestamp(), clock_timestamp(), clock_timestamp()
 			FROM generate_series(1, $2::int) AS n`
-	case my != "":
-		store, err = mysql.Open(my, mysql.Config{TablePrefix: prefix})
+	case d.my != "":
+		store, err = mysql.Open(d.my, mysql.Config{TablePrefix: prefix})
 		fill = "INSERT INTO `" + prefix + "published` (id, version, name, headers, body, size, status, due_at, added_at, updated_at)" +
 			" SELECT unhex(replace(uuid(), '-', '')), 'v1', 'drain', '{}', repeat('a', ?), 258, 0, 1, 1, 1 FROM seq_1_to_" + strconv.Itoa(rows)
 	default:
@@ -86,8 +106,8 @@ func one(ctx context.Context, pg, my string, rows, bytes int) (rate float64, err
 	if err := store.Migrate(ctx); err != nil {
 		return 0, err
 	}
-	args := []any{bytes}
-	if pg != "" {
+	args := []any{d.bytes}
+	if d.pg != "" {
 		args = append(args, rows)
 	}
 	pool, err := store.DB().DB()
@@ -97,13 +117,23 @@ func one(ctx context.Context, pg, my string, rows, bytes int) (rate float64, err
 	if _, err := pool.ExecContext(ctx, fill, args...); err != nil {
 		return 0, err
 	}
-	return drain(ctx, store, rows)
+	return d.drain(ctx, store, rows)
 }
 
-func drain(ctx context.Context, store *gormstore.Store, rows int) (float64, error) {
+func (d drainer) drain(ctx context.Context, store *gormstore.Store, rows int) (rate float64, err error) {
 	s := &sink{left: int64(rows), empty: make(chan struct{})}
+	var to transport.Transport = s
+	if d.broker != "" {
+		b, err := newBroker(ctx, d.broker, s)
+		if err != nil {
+			return 0, err
+		}
+		defer func() { err = errors.Join(err, b.close()) }()
+		to = b
+	}
 	bus, err := cap.New(cap.Options{
-		Storage: store, Transport: s, Registry: &subscribe.Registry{}, Logger: slog.New(slog.DiscardHandler), SkipMigrations: true,
+		Storage: store, Transport: to, Registry: &subscribe.Registry{}, Logger: slog.New(slog.DiscardHandler), SkipMigrations: true,
+		SendWindow: d.window, BatchSize: d.batch,
 	})
 	if err != nil {
 		return 0, err

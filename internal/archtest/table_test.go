@@ -34,6 +34,7 @@ const (
 	modWMAMQP    = "github.com/ThreeDotsLabs/watermill-amqp/v3"
 	modGormMySQL = "gorm.io/driver/mysql"
 	modMySQL     = "github.com/go-sql-driver/mysql"
+	modRedis     = "github.com/redis/go-redis/v9"
 )
 
 // testOnly lists the modules that test files of every package may import.
@@ -73,6 +74,28 @@ func table() []row {
 			ours:     append([]string{".", "operator"}, library()...),
 			testOurs: []string{"storage/memstore", "transport/memqueue"},
 			files:    []fileRow{{names: []string{"fx.go", "*fx*_test.go"}, mods: []string{modFx}}},
+		},
+		{
+			pkg:  "cap/captest",
+			ours: append([]string{".", "cap", "operator", "storage/memstore", "transport/memqueue"}, library()...),
+		},
+
+		// Effects past the inbox. The trackers know their client library alone, and
+		// the tests of those on databases stand in integration/tracking/.
+		{
+			pkg:      "idempotency",
+			ours:     []string{"subscribe", "transport"},
+			testOurs: []string{"idempotency/memtracker", "cap", "cap/captest", "operator", ".", "storage", "storage/memstore", "transport/memqueue"},
+			files:    []fileRow{{names: []string{"*fx*_test.go"}, mods: []string{modFx}}},
+		},
+		{pkg: "idempotency/trackertest", ours: []string{"idempotency"}, testOurs: []string{"idempotency/memtracker"}},
+		{pkg: "idempotency/memtracker", ours: []string{"idempotency"}, testOurs: []string{"idempotency/trackertest"}},
+		{pkg: "idempotency/gormtracker", ours: []string{"idempotency"}, mods: []string{modGorm}},
+		{
+			pkg:      "idempotency/redistracker",
+			ours:     []string{"idempotency"},
+			mods:     []string{modRedis},
+			testOurs: []string{"idempotency/trackertest", "internal/*"},
 		},
 
 		// Conformance suites.
@@ -152,5 +175,6 @@ func bare() []string {
 	return []string{
 		"transport", "storage", "subscribe", "processor", "operator", ".", "internal/*", "internal/rows",
 		"transport/transporttest", "storage/storagetest", "transport/memqueue", "storage/memstore",
+		"idempotency/trackertest", "idempotency/memtracker",
 	}
 }

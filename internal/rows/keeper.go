@@ -24,6 +24,7 @@ type Tenure struct {
 	storage.Member
 
 	pulse  *Pulse
+	sights sights
 	ctx    context.Context //nolint:containedctx // a tenure is a span of time; this is its end
 	cancel context.CancelCauseFunc
 	expiry *time.Timer
@@ -42,8 +43,9 @@ type Keeper struct {
 	inst  storage.Instance
 	log   *quiet.Logger
 	pulse *Pulse
-	// patient: see Patient.
+	// patient: see Patient; asks: see Ask.
 	patient bool
+	asks    asks
 
 	// Known to Run alone.
 	trips int       // of the pulse, as seen
@@ -93,7 +95,7 @@ func (k *Keeper) Join(ctx context.Context) error {
 		return err
 	}
 	tctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	t := &Tenure{Member: m, pulse: k.pulse, ctx: tctx, cancel: cancel}
+	t := &Tenure{Member: m, pulse: k.pulse, sights: sights{asks: &k.asks}, ctx: tctx, cancel: cancel}
 	// The lease counts from before the write was sent, on the monotonic clock.
 	t.expiry = time.AfterFunc(time.Until(begun.Add(k.inst.Lease)), func() { cancel(ErrLeaseLost) })
 	k.set(t)

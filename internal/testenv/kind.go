@@ -24,7 +24,7 @@ type Kind struct {
 }
 
 // Kinds lists all sorts of servers that tests need.
-func Kinds() []Kind { return []Kind{postgres(), mariaDB(), rabbitMQ(), pgBouncer()} }
+func Kinds() []Kind { return []Kind{postgres(), mariaDB(), rabbitMQ(), redis(), pgBouncer()} }
 
 // Postgres is the address of the PostgreSQL server of the tests, as a URL. Its
 // account may create databases and roles.
@@ -38,6 +38,10 @@ func MySQL() string { return mariaDB().address() }
 // RabbitMQ is the address of the RabbitMQ server of the tests, with a virtual
 // host in which they may declare what they like under unique names.
 func RabbitMQ() string { return rabbitMQ().address() }
+
+// Redis is the address of the Redis server of the tests, as a URL with a database
+// in which they may set what they like under unique names.
+func Redis() string { return redis().address() }
 
 func (k Kind) address() string {
 	if address := os.Getenv(k.Variable); address != "" {

@@ -1,6 +1,7 @@
 package testenv
 
 import (
+	"bufio"
 	"net"
 	"net/url"
 	"os/exec"
@@ -11,7 +12,7 @@ import (
 func TestProbesRefuseWhatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	addr := loopback(FreePort(t))
-	for _, k := range []Kind{postgres(), mariaDB(), rabbitMQ()} {
+	for _, k := range []Kind{postgres(), mariaDB(), rabbitMQ(), redis()} {
 		if err := k.Probe(t.Context(), k.dsn(addr)); err == nil {
 			t.Errorf("%s: nothing listens, and it answers", k.Name)
 		}
@@ -20,7 +21,7 @@ func TestProbesRefuseWhatDoesNotAnswer(t *testing.T) {
 
 func TestProbesRefuseOtherServers(t *testing.T) {
 	t.Parallel()
-	for _, k := range []Kind{postgres(), mariaDB(), rabbitMQ()} {
+	for _, k := range []Kind{postgres(), mariaDB(), rabbitMQ(), redis()} {
 		if err := k.Probe(t.Context(), k.dsn(greeter(t))); err == nil {
 			t.Errorf("%s: a server of mail answers as it", k.Name)
 		}
@@ -50,7 +51,7 @@ func greeter(t *testing.T) string {
 
 func TestProbesRefuseBrokenAddresses(t *testing.T) {
 	t.Parallel()
-	for _, k := range []Kind{postgres(), mariaDB(), rabbitMQ()} {
+	for _, k := range []Kind{postgres(), mariaDB(), rabbitMQ(), redis()} {
 		for _, address := range []string{"", "x", "/", "@/", "host=a user=b", "http://127.0.0.1/"} {
 			if err := k.Probe(t.Context(), address); err == nil {
 				t.Errorf("%s answers at %q", k.Name, address)
@@ -165,6 +166,24 @@ func (c *mysqlConn) exec(sql string) error {
 	}
 	_, err := c.receive()
 	return err
+}
+
+func TestProbeRedisPasswords(t *testing.T) {
+	t.Parallel()
+	s := StartRedis(t)
+	conn, err := dial(t.Context(), "tcp", s.Addr)
+	check(t, err)
+	defer func() { _ = conn.Close() }()
+	check(t, redisCommand(conn, bufio.NewReader(conn), []string{"CONFIG", "SET", "requirepass", "pw"}))
+	for login, good := range map[string]bool{":pw@": true, "default:pw@": true, "": false, ":wrong@": false, "nobody:pw@": false} {
+		err := redis().Probe(t.Context(), "redis://"+login+s.Addr+"/1")
+		if (err == nil) != good {
+			t.Errorf("login %q: %v", login, err)
+		}
+	}
+	if err := redis().Probe(t.Context(), "redis://:pw@"+s.Addr+"/no"); err == nil {
+		t.Error("there is no database no, and it answers")
+	}
 }
 
 func TestMissingProgramsAreNamed(t *testing.T) {

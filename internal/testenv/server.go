@@ -15,7 +15,7 @@ import (
 // goroutine; they wait for each other.
 type Server struct {
 	Addr string // host:port; stays over restarts
-	DSN  string // as Postgres, MySQL and RabbitMQ give it
+	DSN  string // as Postgres, MySQL, RabbitMQ and Redis give it
 
 	kind Kind
 
@@ -68,6 +68,13 @@ func StartMariaDB(tb testing.TB, settings ...string) *Server {
 func StartRabbitMQ(tb testing.TB, settings ...string) *Server {
 	tb.Helper()
 	return startForTest(tb, rabbitMQ(), own{settings: settings})
+}
+
+// StartRedis runs a Redis server for one test. Settings are those of redis.conf,
+// such as "maxmemory=10mb".
+func StartRedis(tb testing.TB, settings ...string) *Server {
+	tb.Helper()
+	return startForTest(tb, redis(), own{settings: settings})
 }
 
 // StartPgBouncer runs a PgBouncer for one test. Target is the DSN of the

@@ -25,6 +25,11 @@ func TestOwnRabbitMQ(t *testing.T) {
 	livesOn(t, func(tb testing.TB) *Server { tb.Helper(); return StartRabbitMQ(tb, "channel_max=10") })
 }
 
+func TestOwnRedis(t *testing.T) {
+	t.Parallel()
+	livesOn(t, func(tb testing.TB) *Server { tb.Helper(); return StartRedis(tb, "maxmemory=10mb") })
+}
+
 func TestOwnPgBouncer(t *testing.T) {
 	t.Parallel()
 	livesOn(t, func(tb testing.TB) *Server { tb.Helper(); return StartPgBouncer(tb, Postgres(), "pool_mode=session") })

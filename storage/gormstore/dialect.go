@@ -199,6 +199,9 @@ type dialectLooks interface {
 	// an index into lanes and an owner (0: anyone). It hops over the owners, one
 	// step in the index for each, however many rows they have.
 	orphanage(ctx context.Context, db querier, b storage.Box, version string, q storage.Query, found func(lane int, owner int64)) error
+	// glance answers what Glance asks of one box, in one statement; k is what
+	// former ones have learned. See glanceBeat.
+	glance(ctx context.Context, db querier, at glancePlace, k *known, g glancing) (sights, error)
 	// candidates walks one owner's due rows of a lane, for each pair.
 	candidates(b storage.Box, version string, q storage.Query, ps []pair) query
 	candidatesByID(b storage.Box, version string, ids []storage.ID) query

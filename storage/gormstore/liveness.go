@@ -58,7 +58,12 @@ func (s *Store) runOut(ctx context.Context, q querier, own int64) ([]heartbeat, 
 	if err != nil {
 		return nil, err
 	}
-	after := time.Now()
+	return s.judge(beats, own, before, time.Now())
+}
+
+// judge tells which heartbeats, read between the two moments, have run out; see
+// runOut.
+func (s *Store) judge(beats []heartbeat, own int64, before, after time.Time) ([]heartbeat, error) {
 	i := slices.IndexFunc(beats, func(b heartbeat) bool { return b.number == own })
 	if i < 0 || beats[i].expired {
 		return nil, storage.ErrLost

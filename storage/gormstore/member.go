@@ -23,6 +23,7 @@ type member struct {
 	lease   time.Duration
 	left    sync.Once
 	trails  trails
+	known   known
 }
 
 // Join implements storage.Storage.

@@ -186,26 +186,36 @@ func (d *mysql) orphanage(
 // numbers is a range of owners, without its ends; to 0 has no end.
 type numbers struct{ from, to int64 }
 
-// ownersBetween finds the owners of due rows that are none of the given.
-func (d *mysql) ownersBetween(ctx context.Context, db querier, b storage.Box, version string, given []int64) ([]int64, error) {
-	slices.Sort(given)
+// between are the ranges that sorted numbers leave.
+func between(sorted []int64) []numbers {
 	gaps := []numbers{{}}
-	for _, n := range given {
+	for _, n := range sorted {
 		gaps[len(gaps)-1].to = n
 		gaps = append(gaps, numbers{from: n})
 	}
+	return gaps
+}
+
+func (n numbers) condition() (string, []any) {
+	if n.to > 0 {
+		return "free_owner > ? AND free_owner < ?", []any{n.from, n.to}
+	}
+	return "free_owner > ?", []any{n.from}
+}
+
+// ownersBetween finds the owners of due rows that are none of the given.
+func (d *mysql) ownersBetween(ctx context.Context, db querier, b storage.Box, version string, given []int64) ([]int64, error) {
+	slices.Sort(given)
+	gaps := between(given)
 	var owners []int64
 	for len(gaps) > 0 {
 		var next []numbers
 		err := batches(gaps, lanesPer, func(part []numbers) error {
 			var u union
 			for i, g := range part {
-				end, args := "", []any{i, []byte(version), g.from}
-				if g.to > 0 {
-					end, args = " AND free_owner < ?", append(args, g.to)
-				}
-				u.add("SELECT ?, free_owner FROM "+d.table(b)+mysqlByDue+
-					" WHERE version = ? AND free_owner > ?"+end+" ORDER BY free_owner LIMIT 1", args...)
+				where, args := g.condition()
+				u.add("SELECT ?, free_owner FROM "+d.table(b)+mysqlByDue+" WHERE version = ? AND "+where+
+					" ORDER BY free_owner LIMIT 1", append([]any{i, []byte(version)}, args...)...)
 			}
 			return u.query().each(ctx, db, func(rows *sql.Rows) error {
 				var i int

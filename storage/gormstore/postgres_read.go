@@ -128,6 +128,13 @@ func (d *postgres) orphanage(
 	ctx context.Context, db querier, b storage.Box, version string, q storage.Query, found func(lane int, owner int64),
 ) error {
 	var a pgArgs
+	with, from := d.orphans(&a, b, version, q)
+	return d.own(with+` SELECT l.i, orphan.o`+from, a).pairs(ctx, db, found)
+}
+
+// orphans is pairs of a lane, l, and an owner, orphan, who is not living and has
+// rows there. It hops over the owners.
+func (d *postgres) orphans(a *pgArgs, b storage.Box, version string, q storage.Query) (with, from string) {
 	list := make([]pgLane, len(q.Lanes))
 	for i, l := range q.Lanes {
 		list[i] = pgLaneOf(i, 0, l.Subscriber, l)
@@ -162,14 +169,14 @@ func (d *postgres) orphanage(
 		return `(SELECT min(owner) FROM ` + table + ` WHERE ` + inVersion + inLanes + ` AND due_at IS NOT NULL AND owner > ` + above +
 			` AND owner < ` + below + `)`
 	}
-	return d.own(`WITH RECURSIVE living AS (SELECT number FROM `+d.instances+` WHERE ended_at IS NULL),`+
-		` gap(lo, hi) AS (SELECT coalesce(lag(number) OVER (ORDER BY number), 0), number FROM living`+
-		` UNION ALL SELECT coalesce(max(number), 0), `+pgMost+` FROM living),`+
-		` hop(o, hi) AS (SELECT `+hop("lo", "hi")+`, hi FROM gap UNION ALL SELECT `+hop("hop.o", "hop.hi")+
-		`, hop.hi FROM hop WHERE hop.o IS NOT NULL),`+
-		` orphan(o) AS (SELECT o FROM hop WHERE o IS NOT NULL UNION ALL SELECT NULL)`+
-		` SELECT l.i, orphan.o FROM orphan CROSS JOIN `+a.lanes(list)+
-		` WHERE CASE WHEN orphan.o IS NULL THEN `+has(`IS NULL`)+` ELSE `+has(`= orphan.o`)+` END`, a).pairs(ctx, db, found)
+	with = `WITH RECURSIVE living AS (SELECT number FROM ` + d.instances + ` WHERE ended_at IS NULL),` +
+		` gap(lo, hi) AS (SELECT coalesce(lag(number) OVER (ORDER BY number), 0), number FROM living` +
+		` UNION ALL SELECT coalesce(max(number), 0), ` + pgMost + ` FROM living),` +
+		` hop(o, hi) AS (SELECT ` + hop("lo", "hi") + `, hi FROM gap UNION ALL SELECT ` + hop("hop.o", "hop.hi") +
+		`, hop.hi FROM hop WHERE hop.o IS NOT NULL),` +
+		` orphan(o) AS (SELECT o FROM hop WHERE o IS NOT NULL UNION ALL SELECT NULL)`
+	return with, ` FROM orphan CROSS JOIN ` + a.lanes(list) +
+		` WHERE CASE WHEN orphan.o IS NULL THEN ` + has(`IS NULL`) + ` ELSE ` + has(`= orphan.o`) + ` END`
 }
 
 // pgMost is more than any number of an instance.

@@ -122,14 +122,9 @@ func (d *sqlite) orphanage(
 ) error {
 	table := d.table(b)
 	var sb strings.Builder
-	n := padded(len(q.Lanes), lanesPer)
-	sb.WriteString(`WITH RECURSIVE p(version, stale) AS (VALUES (?, ?)), lane(i, g, s) AS (VALUES ` +
-		tuples(n, `(?,?,?)`) + `), hop(o) AS (SELECT min(owner) FROM ` + table +
-		` WHERE version = ?1 AND owner > 0 AND due_at IS NOT NULL` + inLanes + ` UNION ALL SELECT (SELECT min(owner) FROM ` +
-		table + ` WHERE version = ?1 AND owner > hop.o AND due_at IS NOT NULL` + inLanes + `) FROM hop WHERE hop.o IS NOT NULL), ` +
-		`orphan(o) AS (SELECT o FROM hop WHERE o IS NOT NULL AND NOT EXISTS (SELECT 1 FROM ` + d.instances +
-		` WHERE number = hop.o AND ended_at IS NULL) UNION ALL SELECT NULL) ` +
-		`SELECT lane.i, orphan.o FROM orphan CROSS JOIN lane WHERE EXISTS (SELECT 1 FROM ` + table +
+	lanes, args := sqliteLanes(`lane`, q.Lanes)
+	sb.WriteString(`WITH RECURSIVE p(version, stale) AS (VALUES (?, ?)), ` + lanes + `, ` + d.orphans(b) +
+		` SELECT lane.i, orphan.o FROM orphan CROSS JOIN lane WHERE EXISTS (SELECT 1 FROM ` + table +
 		` AS r WHERE r.version = ?1 AND r.owner IS orphan.o` + inLanes)
 	switch {
 	case everySubscriber(b, q):
@@ -139,14 +134,30 @@ func (d *sqlite) orphanage(
 	default:
 		sb.WriteString(` AND r.due_at <= ` + sqliteNow + ` - ?2)`)
 	}
-	args := []any{version, max(q.Stale, 0).Microseconds()}
-	for i, l := range q.Lanes {
+	return query{sb.String(), append([]any{version, max(q.Stale, 0).Microseconds()}, args...)}.pairs(ctx, db, found)
+}
+
+// sqliteLanes is a list of lanes as a table of that name.
+func sqliteLanes(name string, lanes []storage.Lane) (text string, args []any) {
+	n := padded(len(lanes), lanesPer)
+	for i, l := range lanes {
 		args = append(args, i, l.Group, l.Subscriber)
 	}
-	for range n - len(q.Lanes) {
+	for range n - len(lanes) {
 		args = append(args, noLane, "", "")
 	}
-	return query{sb.String(), args}.pairs(ctx, db, found)
+	return name + `(i, g, s) AS (VALUES ` + tuples(n, `(?,?,?)`) + `)`, args
+}
+
+// orphans is a table of the owners who have rows in the version ?1 and are not
+// living; NULL, nobody, is always one. It hops over the owners.
+func (d *sqlite) orphans(b storage.Box) string {
+	table := d.table(b)
+	return `hop(o) AS (SELECT min(owner) FROM ` + table +
+		` WHERE version = ?1 AND owner > 0 AND due_at IS NOT NULL` + inLanes + ` UNION ALL SELECT (SELECT min(owner) FROM ` +
+		table + ` WHERE version = ?1 AND owner > hop.o AND due_at IS NOT NULL` + inLanes + `) FROM hop WHERE hop.o IS NOT NULL), ` +
+		`orphan(o) AS (SELECT o FROM hop WHERE o IS NOT NULL AND NOT EXISTS (SELECT 1 FROM ` + d.instances +
+		` WHERE number = hop.o AND ended_at IS NULL) UNION ALL SELECT NULL)`
 }
 
 func (d *sqlite) candidates(b storage.Box, version string, q storage.Query, ps []pair) query {

@@ -101,6 +101,8 @@ func everything(t *testing.T, s *gormstore.Store) {
 	}}
 	stale := two
 	stale.Stale = time.Microsecond
+	glance(t, out, storage.GlanceQuery{Lanes: outLane(5).Lanes, Keys: outLane(5).Lanes})
+	glance(t, in, storage.GlanceQuery{Lanes: two.Lanes, Keys: two.Lanes, Groups: []string{"g"}})
 	for _, q := range []storage.Query{two, inLane(5), stale, {IDs: []storage.ID{given.ID, given.ID}}} {
 		taken, err := in.TakeOver(t.Context(), q)
 		must(t, err)
@@ -111,6 +113,12 @@ func everything(t *testing.T, s *gormstore.Store) {
 	settleEverything(t, out)
 	tidy(t, s, in)
 	must(t, out.Beat(t.Context()))
+}
+
+func glance(t *testing.T, m storage.Member, q storage.GlanceQuery) {
+	t.Helper()
+	_, err := m.(storage.Glancer).Glance(t.Context(), q)
+	must(t, err)
 }
 
 func settleEverything(t *testing.T, out storage.Member) {

@@ -50,6 +50,13 @@ func inboxHistory(tb testing.TB, db *sql.DB) {
 // plans opens a store with much history on one connection that is recorded.
 func plans(t *testing.T) (*gormstore.Store, *sql.DB, *recorder) {
 	t.Helper()
+	s, pool, rec := recorded(t)
+	history(t, pool)
+	return s, pool, rec
+}
+
+func recorded(t *testing.T) (*gormstore.Store, *sql.DB, *recorder) {
+	t.Helper()
 	c, err := mysqldriver.ParseDSN(dsn(t, newDatabase(t, ""), "interpolateParams=true"))
 	must(t, err)
 	connector, err := mysqldriver.NewConnector(c)
@@ -63,7 +70,6 @@ func plans(t *testing.T) (*gormstore.Store, *sql.DB, *recorder) {
 	s := gormstore.New(db, gormstore.Config{})
 	t.Cleanup(func() { _ = s.Close() })
 	must(t, s.Migrate(t.Context()))
-	history(t, pool)
 	return s, pool, rec
 }
 

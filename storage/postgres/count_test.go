@@ -23,6 +23,7 @@ func TestStatementsDoNotGrowWithTheBatch(t *testing.T) {
 		"append":    3, // BEGIN, INSERT, COMMIT
 		"accept":    3,
 		"due":       1,
+		"glance":    1,
 		"take over": 9, // two looks; BEGIN, looks, heartbeats, endings, UPDATE, COMMIT
 		"claim":     3,
 		"settle":    6, // BEGIN, one each for what succeeds, expires otherwise, is deleted, and the rest
@@ -62,6 +63,8 @@ func counted(t *testing.T, s *gormstore.Store, rec *recorder, m storage.Member, 
 	note("take over", err)
 	got, _, err := m.Due(t.Context(), inLane(rows))
 	note("due", err)
+	_, err = m.(storage.Glancer).Glance(t.Context(), storage.GlanceQuery{Lanes: inLane(rows).Lanes, Keys: inLane(rows).Lanes, Groups: []string{"g"}})
+	note("glance", err)
 	claimed, err := m.Claim(t.Context(), taken...)
 	note("claim", err)
 	if len(taken) != rows || len(got) != rows || len(claimed) != rows {

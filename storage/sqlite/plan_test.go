@@ -99,6 +99,8 @@ func everything(t *testing.T, s *gormstore.Store) {
 	}}
 	stale := two
 	stale.Stale = time.Microsecond
+	glance(t, out, storage.GlanceQuery{Lanes: outLane(5).Lanes, Keys: outLane(5).Lanes})
+	glance(t, in, storage.GlanceQuery{Lanes: two.Lanes, Keys: two.Lanes, Groups: []string{"g"}})
 	for _, q := range []storage.Query{two, inLane(5), stale, {IDs: []storage.ID{given.ID, given.ID}}} {
 		taken, err := in.TakeOver(t.Context(), q)
 		must(t, err)
@@ -123,6 +125,12 @@ func everything(t *testing.T, s *gormstore.Store) {
 }
 
 // heads runs what is about rows with a key.
+func glance(t *testing.T, m storage.Member, q storage.GlanceQuery) {
+	t.Helper()
+	_, err := m.(storage.Glancer).Glance(t.Context(), q)
+	must(t, err)
+}
+
 func heads(t *testing.T, s *gormstore.Store, out, in storage.Member) {
 	t.Helper()
 	gone := join(t, s, storage.Inbox)

@@ -17,6 +17,7 @@ func appendCases() []testCase {
 		{"append/none", "Append inserts the records: of no records, none.", appendNone},
 		{"append/order", "seq is given by the database at INSERT: the order.", appendOrder},
 		{"append/delay", "Delay and DueAt: not sent before.", appendDelay},
+		{"append/due-at", "DueAt is an instant: no zone, and no change to or from summer time, moves it.", appendDueAt},
 		{"append/owner", "Owner: the member that will send it, 0: anyone.", appendOwner},
 		{"append/duplicate-committed", duplicate, appendDuplicateCommitted},
 		{"append/duplicate-own", duplicate, appendDuplicateOwn},
@@ -86,6 +87,29 @@ func appendDelay(e *env) {
 		e.Errorf("due after %v, want not before %v", waited, soon.Delay)
 	}
 	e.wantSet("due", e.due(m, allOf("", "")), past, soon)
+}
+
+// appendDueAt takes moments about a change of the clocks. In that hour of autumn
+// two instants have one time of the day.
+func appendDueAt(e *env) {
+	m := e.join(storage.Outbox)
+	summer, winter := time.FixedZone("EDT", -4*3600), time.FixedZone("EST", -5*3600)
+	year := time.Now().Year() + 2
+	for _, at := range []time.Time{
+		time.Date(year, time.March, 14, 1, 59, 59, 999_999_000, winter),
+		time.Date(year, time.March, 14, 2, 30, 0, 0, winter),
+		time.Date(year, time.March, 14, 3, 30, 0, 0, summer),
+		time.Date(year, time.November, 7, 1, 30, 0, 0, summer),
+		time.Date(year, time.November, 7, 1, 30, 0, 0, winter),
+		time.Date(year, time.November, 7, 1, 30, 0, 0, time.Local),
+	} {
+		rec := e.message(m)
+		rec.DueAt = at
+		e.publish(rec)
+		if got := e.mustRow(m, rec).Position.DueAt; got.Sub(at).Abs() > coarse {
+			e.Errorf("due at %v, want %v", got.UTC(), at.UTC())
+		}
+	}
 }
 
 func appendOwner(e *env) {

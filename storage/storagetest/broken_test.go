@@ -27,7 +27,7 @@ func mutants() []mutant {
 		settleMutants(), claimMutants(),
 		inboxMutants(), keyMutants(), faultMutants(), splitWrongMutants(), unmatchedMutants(),
 		lifeMutants(), lockMutants(), destinationMutants(), handlerMutants(), raceMutants(), purgeScopeMutants(),
-		inspectMutants(), operatorMutants(), operateMutants(), restMutants(), restLifeMutants(), restTakeOverMutants(), restInboxMutants(), headMutants(),
+		inspectMutants(), operatorMutants(), operateMutants(), restMutants(), restLifeMutants(), restTakeOverMutants(), restInboxMutants(), headMutants(), glanceMutants(),
 	)
 }
 

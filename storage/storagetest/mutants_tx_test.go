@@ -5,6 +5,7 @@ import (
 	"errors"
 	"reflect"
 	"sync"
+	"time"
 
 	"github.com/capbus/gocap/storage"
 )
@@ -126,6 +127,11 @@ func appendMutants() []mutant {
 		{"only the first record", "append/many", func(b *broken) {
 			b.appendTx = func(ctx context.Context, tx storage.Tx, recs records) error { return tx.Append(ctx, recs[:1]...) }
 		}},
+		{"due at the time of the day", "append/due-at", rewritten(func(r *record) {
+			if !r.DueAt.IsZero() {
+				r.DueAt = time.Date(r.DueAt.Year(), r.DueAt.Month(), r.DueAt.Day(), r.DueAt.Hour(), r.DueAt.Minute(), r.DueAt.Second(), r.DueAt.Nanosecond(), time.UTC)
+			}
+		})},
 		{"delay ignored", "append/delay", rewritten(func(r *record) { r.Delay = 0 })},
 		{"due time ignored", "append/delay", rewritten(func(r *record) { r.DueAt = r.DueAt.AddDate(-9, 0, 0) })},
 		{"owner ignored", "append/owner", rewritten(func(r *record) { r.Owner = 0 })},

@@ -68,7 +68,7 @@ func cases() []testCase {
 	var all []testCase
 	for _, area := range [][]testCase{
 		bindCases(), appendCases(), txCases(), contentCases(), dueCases(), limitCases(),
-		takeOverCases(), staleCases(), headCases(), lockCases(), claimCases(), settleCases(), finalCases(),
+		takeOverCases(), staleCases(), headCases(), lockCases(), glanceCases(), claimCases(), settleCases(), finalCases(),
 		acceptCases(), faultCases(), splitCases(), purgeCases(), memberCases(), inspectCases(),
 		inboxTxCases(), raceCases(), operatorCases(), operateCases(),
 	} {

@@ -29,6 +29,7 @@ type broken struct {
 
 	accept    func(ctx context.Context, m member, recs records) (records, error)
 	due       func(ctx context.Context, m member, q query) (records, time.Duration, error)
+	glance    func(ctx context.Context, m storage.Glancer, q storage.GlanceQuery) (storage.Glance, error)
 	heads     func(ctx context.Context, m member, q storage.HeadQuery) ([]storage.Head, error)
 	takeOver  func(ctx context.Context, m member, q query) (records, error)
 	claim     func(ctx context.Context, m member, recs records) (records, error)
@@ -187,6 +188,14 @@ func (m *brokenMember) Due(ctx context.Context, q query) (records, time.Duration
 		return m.b.due(ctx, m.Member, q)
 	}
 	return m.Member.Due(ctx, q)
+}
+
+func (m *brokenMember) Glance(ctx context.Context, q storage.GlanceQuery) (storage.Glance, error) {
+	inner := m.Member.(storage.Glancer)
+	if m.b.glance != nil {
+		return m.b.glance(ctx, inner, q)
+	}
+	return inner.Glance(ctx, q)
 }
 
 func (m *brokenMember) Heads(ctx context.Context, q storage.HeadQuery) ([]storage.Head, error) {

@@ -130,21 +130,21 @@ func TestReady(t *testing.T) {
 			wantErrors: []string{pg, "not here"},
 		},
 		"installed, but nothing answers": {
-			programs: everything(), docker: true, wantSetup: map[string]string{pg: "own PostgreSQL"}, wantEnds: 3,
+			programs: everything(), docker: true, wantSetup: map[string]string{pg: "own PostgreSQL"}, wantEnds: 4,
 		},
 		"only docker": {
-			docker: true, wantSetup: map[string]string{pg: "container PostgreSQL", "GOCAP_PG_BIN": ""}, wantEnds: 3,
+			docker: true, wantSetup: map[string]string{pg: "container PostgreSQL", "GOCAP_PG_BIN": ""}, wantEnds: 4,
 		},
 		"docker where the installed one does not start": {
 			programs: everything(), docker: true, broken: true,
-			wantSetup: map[string]string{pg: "container PostgreSQL"}, wantEnds: 6,
+			wantSetup: map[string]string{pg: "container PostgreSQL"}, wantEnds: 8,
 		},
 		"installed ones do not start, no docker": {
-			programs: everything(), broken: true, wantEnds: 3,
+			programs: everything(), broken: true, wantEnds: 4,
 			wantErrors: []string{"PostgreSQL", "MariaDB", "RabbitMQ", "broken: own RabbitMQ", "no docker"},
 		},
 		"Debian": {
-			debian: true, wantSetup: map[string]string{pg: "own PostgreSQL", "GOCAP_PG_BIN": "/bin/PostgreSQL"}, wantEnds: 3,
+			debian: true, wantSetup: map[string]string{pg: "own PostgreSQL", "GOCAP_PG_BIN": "/bin/PostgreSQL"}, wantEnds: 4,
 		},
 		"one program is missing though all servers answer": {
 			programs: allBut("PgBouncer"), answering: defaults(),
@@ -155,7 +155,7 @@ func TestReady(t *testing.T) {
 			wantErrors: []string{"no program of PostgreSQL"},
 		},
 		"nothing at all": {
-			wantErrors: []string{"no program of PostgreSQL", "no program of MariaDB", "no program of RabbitMQ", "no program of PgBouncer"},
+			wantErrors: []string{"no program of PostgreSQL", "no program of MariaDB", "no program of RabbitMQ", "no program of Redis", "no program of PgBouncer"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -213,13 +213,13 @@ func TestKeptServersStay(t *testing.T) {
 
 func TestExitCodeIsTheCommands(t *testing.T) {
 	t.Parallel()
-	f := &fake{programs: everything(), wantEnds: 3}
+	f := &fake{programs: everything(), wantEnds: 4}
 	code, err := runWith(t.Context(), f.machine(), []string{"sh", "-c", `test "$GOCAP_RABBITMQ_URL" = "own RabbitMQ" && exit 7`})
 	if code != 7 || err != nil {
 		t.Errorf("%d, %v", code, err)
 	}
-	if len(f.events) != 3 {
-		t.Errorf("%d servers are removed, want 3", len(f.events))
+	if len(f.events) != 4 {
+		t.Errorf("%d servers are removed, want 4", len(f.events))
 	}
 }
 
