@@ -51,7 +51,10 @@ type ModuleResult struct {
 //
 // A second bus of an application is private to an fx.Module, with what it is
 // made of: fx.Provide(newOptions, newStore, cap.Module, fx.Private). Each has a
-// Registry of its own in its Options.
+// Registry of its own in its Options. What is in the group cap.subscriptions is
+// served by every bus that sees it.
+//
+// A program that only publishes, and has no transport, makes its bus with New.
 //
 // Errors: Storage or Transport is missing, something is given twice, and those
 // of New.

@@ -42,7 +42,8 @@ func TestWhatIsMissingOrGivenTwiceIsNamed(t *testing.T) {
 	}{
 		"nothing": {
 			nil,
-			[]string{"cap: Module", "Options.Storage: is required", "Options.Transport: is required"}, nil,
+			[]string{"cap: Module", "Options.Storage: is required", "Options.Transport: is required"},
+			nil,
 		},
 		"storage of its own type": { // the container does not see that it is a storage.Storage
 			[]fx.Option{fx.Provide(newStore), as[transport.Transport](newQueue)},
@@ -77,7 +78,8 @@ func TestWhatIsMissingOrGivenTwiceIsNamed(t *testing.T) {
 				supply(cap.Options{Storage: unequal{newStore(), nil}, Transport: newQueue()}),
 				fx.Provide(func() storage.Storage { return unequal{newStore(), nil} }),
 			},
-			[]string{"Options.Storage: is given twice: cap_test.unequal in"}, nil,
+			[]string{"Options.Storage: is given twice: cap_test.unequal in"},
+			nil,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

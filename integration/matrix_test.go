@@ -42,9 +42,11 @@ const matrixGroup = "matrix"
 
 func matrixStorages() []matrixStorage {
 	return []matrixStorage{{
-		name:      "memstore",
-		place:     func(*testing.T) string { return "" },
-		open:      func(string) (storage.Storage, func() error, error) { return memstore.New(memstore.Config{}), nothing, nil },
+		name:  "memstore",
+		place: func(*testing.T) string { return "" },
+		open: func(string) (storage.Storage, func() error, error) {
+			return memstore.New(memstore.Config{}), nothing, nil
+		},
 		inProcess: true,
 	}, {
 		name:  "sqlite",
