@@ -24,6 +24,9 @@ import (
 // they are, if that is needed, too:
 //
 //	fx.Annotate(newStore, fx.As(fx.Self()), fx.As(new(storage.Storage)))
+//
+// fx leaves out what is optional, without a word, also when something is missing
+// that its constructor needs.
 type ModuleParams struct {
 	fx.In
 
@@ -109,7 +112,8 @@ func required(v any, field, typ string) error {
 		return nil
 	}
 	return &FieldError{Field: field, Problem: fmt.Sprintf("is required: give it in Options.%s, or provide a %s; a constructor that returns another type "+
-		"provides one by fx.Provide(fx.Annotate(constructor, fx.As(fx.Self()), fx.As(new(%s))))", field, typ, typ)}
+		"provides one by fx.Provide(fx.Annotate(constructor, fx.As(fx.Self()), fx.As(new(%s)))), "+
+		"and one that needs what nobody provides counts as none", field, typ, typ)}
 }
 
 // hook lets the bus start at this place in the order of the application, and stop
@@ -148,12 +152,15 @@ func Handlers(ctors ...any) fx.Option {
 		}
 		opts = append(opts, fx.Provide(fx.Annotate(ctor, fx.ResultTags(tag)), fx.Private))
 	}
-	return fx.Options(append(opts, fx.Invoke(fx.Annotate(serve, fx.ParamTags("", "", group))))...)
+	return fx.Options(append(opts, fx.Invoke(fx.Annotate(serve, fx.ParamTags("", `optional:"true"`, group))))...)
 }
 
 // serve gives the bus the subscriptions of one call of Handlers. The bus does not
 // depend on them, or a service that publishes could not be a handler.
 func serve(lc fx.Lifecycle, b *Bus, subs []subscribe.Subscription) error {
+	if b == nil {
+		return errors.New("cap: Handlers: there is no *cap.Bus to serve them; fx.Provide(cap.Module), in the same fx.Module or one around it, provides it")
+	}
 	var errs []error
 	for _, s := range subs {
 		errs = append(errs, s.Validate())

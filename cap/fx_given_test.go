@@ -55,6 +55,10 @@ func TestWhatIsMissingOrGivenTwiceIsNamed(t *testing.T) {
 			[]string{"Options.Transport: is required", transportSays, "fx.As(new(transport.Transport))"},
 			[]string{"Options.Storage"},
 		},
+		"a storage that needs what nobody provides": {
+			[]fx.Option{fx.Provide(func(string) storage.Storage { return newStore() }), as[transport.Transport](newQueue)},
+			[]string{storageSays, "needs what nobody provides"}, nil,
+		},
 		"no transport in the options": {
 			[]fx.Option{supply(cap.Options{Storage: newStore()})},
 			[]string{transportSays},

@@ -207,7 +207,7 @@ func TestErrorsOfTheModuleNameTheField(t *testing.T) {
 		"only an error":    {[]fx.Option{cap.Handlers(func() error { return nil })}, []string{"func() error does not return"}},
 		"wrong result":     {[]fx.Option{cap.Handlers(func() int { return 1 })}, []string{"func() int does not return a subscribe.Subscription or a slice"}},
 		"wrong second":     {[]fx.Option{cap.Handlers(func() (subscribe.Subscription, int) { return sub(), 1 })}, []string{"does not return"}},
-		"without a module": {[]fx.Option{cap.Handlers(sub)}, []string{"*cap.Bus"}},
+		"without a module": {[]fx.Option{cap.Handlers(sub)}, []string{"cap: Handlers: there is no *cap.Bus", "fx.Provide(cap.Module)"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
