@@ -50,6 +50,9 @@ debian_packages() {
 need_go
 need_c_compiler
 
+# The tests of transport/wmadapter with foreign clients are a module of their own.
+foreign=integration/watermill
+
 packages=(./...)
 for argument in "$@"; do
 	case $argument in
@@ -59,4 +62,12 @@ done
 # Which server is where, and how one is started, stands in internal/testenv; in
 # Go, because tests start and kill servers of their own in the same way.
 go build -o bin/services ./internal/cmd/services
-CGO_ENABLED=1 exec bin/services go test -race -shuffle=on -timeout=10m ${packages[@]+"${packages[@]}"} "$@"
+export CGO_ENABLED=1
+test=(go test -race -shuffle=on -timeout=10m)
+if ((${#packages[@]} == 0)); then
+	exec bin/services "${test[@]}" "$@"
+fi
+# Both modules, one after the other: each has the servers for itself.
+# shellcheck disable=SC2016 # the inner shell expands them
+exec bin/services bash -c 'bad=0; "$@" ./... || bad=1; cd "$0" && "$@" ./... || bad=1; exit "$bad"' \
+	"$foreign" "${test[@]}" "$@"

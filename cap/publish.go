@@ -263,11 +263,14 @@ func (b *Bus) encode(msg any, codec transport.Codec) (body []byte, err error) {
 			err = fmt.Errorf("encode %T: panic: %v", msg, p)
 		}
 	}()
-	switch msg.(type) {
+	switch m := msg.(type) {
 	case *Message, Message:
 		return nil, fmt.Errorf("%T is not a value to publish; to pass a message on, give json.RawMessage(m.Body)", msg)
+	case wire.Raw:
+		body = m.Body
+	default:
+		body, err = codec.Encode(msg)
 	}
-	body, err = codec.Encode(msg)
 	if err != nil {
 		return nil, fmt.Errorf("encode %T: %w", msg, err)
 	}
@@ -297,6 +300,9 @@ func checkHeader(key, value string) error {
 func typeName(v any) string {
 	if v == nil {
 		return ""
+	}
+	if raw, ok := v.(wire.Raw); ok {
+		return raw.Type
 	}
 	t := reflect.TypeOf(v)
 	for t.Kind() == reflect.Pointer {

@@ -155,6 +155,16 @@ type Traits struct {
 	Wildcards bool
 	// BrokerRetry: a Source may have Retry.
 	BrokerRetry bool
+	// InFlight is the most deliveries of one topic that a group has unanswered at
+	// once, if that may be less than its Window; 0: the Window alone bounds them.
+	InFlight int
+	// HoldsUp: a delivery that is not answered holds up other groups and topics, for
+	// a time that the transport bounds.
+	HoldsUp bool
+	// NoQueue: a group has no queue. Each of its receivers gets a copy of what is
+	// sent while it is there, and what it has not answered at its end is lost. Such
+	// a transport loses messages; the fields above may be true all the same.
+	NoQueue bool
 	// MaxTopic and MaxMessage are the broker's limits in bytes; 0: none known.
 	MaxTopic, MaxMessage int
 }

@@ -32,6 +32,7 @@ const (
 	modAMQP      = "github.com/rabbitmq/amqp091-go"
 	modWM        = "github.com/ThreeDotsLabs/watermill"
 	modWMAMQP    = "github.com/ThreeDotsLabs/watermill-amqp/v3"
+	modWMSQL     = "github.com/ThreeDotsLabs/watermill-sql/v3"
 	modGormMySQL = "gorm.io/driver/mysql"
 	modMySQL     = "github.com/go-sql-driver/mysql"
 	modRedis     = "github.com/redis/go-redis/v9"
@@ -98,6 +99,13 @@ func table() []row {
 			testOurs: []string{"idempotency/trackertest", "internal/*"},
 		},
 
+		{
+			pkg:      "cap/capwm",
+			ours:     append([]string{".", "cap"}, library()...),
+			mods:     []string{modWM},
+			testOurs: []string{"operator", "storage/memstore", "transport/memqueue"},
+		},
+
 		// Conformance suites.
 		{pkg: "transport/transporttest", ours: []string{"transport", "internal/*"}},
 		{pkg: "storage/storagetest", ours: []string{"storage", "internal/*"}, testOurs: []string{"storage/memstore"}},
@@ -112,6 +120,20 @@ func table() []row {
 			pkg:      "transport/rabbitmq",
 			ours:     []string{"transport", "internal/*"},
 			mods:     []string{modAMQP, modWM, modWMAMQP},
+			testOurs: []string{"transport/transporttest"},
+		},
+		{
+			// The modules of Watermill that it is tried with stand in a module of
+			// their own, integration/watermill.
+			pkg:      "transport/wmadapter",
+			ours:     []string{"transport", "internal/*"},
+			mods:     []string{modWM},
+			testOurs: []string{"transport/transporttest"},
+		},
+		{
+			pkg:      "transport/sqlqueue",
+			ours:     []string{"transport", "internal/*"},
+			mods:     []string{modPgx, modWM, modWMSQL},
 			testOurs: []string{"transport/transporttest"},
 		},
 		{

@@ -24,7 +24,7 @@ type Kind struct {
 }
 
 // Kinds lists all sorts of servers that tests need.
-func Kinds() []Kind { return []Kind{postgres(), mariaDB(), rabbitMQ(), redis(), pgBouncer()} }
+func Kinds() []Kind { return []Kind{postgres(), mariaDB(), rabbitMQ(), redis(), nats(), pgBouncer()} }
 
 // Postgres is the address of the PostgreSQL server of the tests, as a URL. Its
 // account may create databases and roles.
@@ -42,6 +42,10 @@ func RabbitMQ() string { return rabbitMQ().address() }
 // Redis is the address of the Redis server of the tests, as a URL with a database
 // in which they may set what they like under unique names.
 func Redis() string { return redis().address() }
+
+// NATS is the address of the NATS server of the tests, with JetStream, in which they
+// may make streams under unique names.
+func NATS() string { return nats().address() }
 
 func (k Kind) address() string {
 	if address := os.Getenv(k.Variable); address != "" {

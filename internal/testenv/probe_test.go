@@ -12,7 +12,7 @@ import (
 func TestProbesRefuseWhatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	addr := loopback(FreePort(t))
-	for _, k := range []Kind{postgres(), mariaDB(), rabbitMQ(), redis()} {
+	for _, k := range []Kind{postgres(), mariaDB(), rabbitMQ(), redis(), nats()} {
 		if err := k.Probe(t.Context(), k.dsn(addr)); err == nil {
 			t.Errorf("%s: nothing listens, and it answers", k.Name)
 		}
@@ -21,7 +21,7 @@ func TestProbesRefuseWhatDoesNotAnswer(t *testing.T) {
 
 func TestProbesRefuseOtherServers(t *testing.T) {
 	t.Parallel()
-	for _, k := range []Kind{postgres(), mariaDB(), rabbitMQ(), redis()} {
+	for _, k := range []Kind{postgres(), mariaDB(), rabbitMQ(), redis(), nats()} {
 		if err := k.Probe(t.Context(), k.dsn(greeter(t))); err == nil {
 			t.Errorf("%s: a server of mail answers as it", k.Name)
 		}
@@ -51,7 +51,7 @@ func greeter(t *testing.T) string {
 
 func TestProbesRefuseBrokenAddresses(t *testing.T) {
 	t.Parallel()
-	for _, k := range []Kind{postgres(), mariaDB(), rabbitMQ(), redis()} {
+	for _, k := range []Kind{postgres(), mariaDB(), rabbitMQ(), redis(), nats()} {
 		for _, address := range []string{"", "x", "/", "@/", "host=a user=b", "http://127.0.0.1/"} {
 			if err := k.Probe(t.Context(), address); err == nil {
 				t.Errorf("%s answers at %q", k.Name, address)
@@ -154,6 +154,19 @@ func TestProbeMySQLPasswords(t *testing.T) {
 	for _, login := range []string{"admin:wrong", "admin", "clerk:pw:@/"} {
 		if err := k.Probe(t.Context(), login+"@tcp("+s.Addr+")/"); err == nil {
 			t.Errorf("%s is good enough", login)
+		}
+	}
+}
+
+func TestProbeNATSPasswords(t *testing.T) {
+	t.Parallel()
+	s := StartNATS(t, `authorization { users: [{user: admin, password: "pw,="}, {user: guest, password: guest}] }`,
+		"no_auth_user: guest")
+	k := nats()
+	check(t, k.Probe(t.Context(), "nats://admin:pw,=@"+s.Addr))
+	for _, login := range []string{"admin:wrong", "nobody"} {
+		if err := k.Probe(t.Context(), "nats://"+login+"@"+s.Addr); err == nil || !strings.Contains(err.Error(), "Authorization") {
+			t.Errorf("%s: %v", login, err)
 		}
 	}
 }

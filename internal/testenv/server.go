@@ -15,7 +15,7 @@ import (
 // goroutine; they wait for each other.
 type Server struct {
 	Addr string // host:port; stays over restarts
-	DSN  string // as Postgres, MySQL, RabbitMQ and Redis give it
+	DSN  string // as Postgres, MySQL, RabbitMQ, Redis and NATS give it
 
 	kind Kind
 
@@ -75,6 +75,13 @@ func StartRabbitMQ(tb testing.TB, settings ...string) *Server {
 func StartRedis(tb testing.TB, settings ...string) *Server {
 	tb.Helper()
 	return startForTest(tb, redis(), own{settings: settings})
+}
+
+// StartNATS runs a NATS server with JetStream for one test. Settings are lines of
+// its configuration, such as "max_connections: 20".
+func StartNATS(tb testing.TB, settings ...string) *Server {
+	tb.Helper()
+	return startForTest(tb, nats(), own{settings: settings})
 }
 
 // StartPgBouncer runs a PgBouncer for one test. Target is the DSN of the

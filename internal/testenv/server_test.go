@@ -30,6 +30,11 @@ func TestOwnRedis(t *testing.T) {
 	livesOn(t, func(tb testing.TB) *Server { tb.Helper(); return StartRedis(tb, "maxmemory=10mb") })
 }
 
+func TestOwnNATS(t *testing.T) {
+	t.Parallel()
+	livesOn(t, func(tb testing.TB) *Server { tb.Helper(); return StartNATS(tb, "max_connections: 20") })
+}
+
 func TestOwnPgBouncer(t *testing.T) {
 	t.Parallel()
 	livesOn(t, func(tb testing.TB) *Server { tb.Helper(); return StartPgBouncer(tb, Postgres(), "pool_mode=session") })

@@ -11,16 +11,18 @@ func reconnectCases() []testCase {
 			run:  checkGoesOn,
 		},
 		{
-			name: "what was in hand at a cut comes again",
-			why:  "A delivery that is neither acked nor nacked when Receive returns is delivered again.",
-			cuts: true,
-			run:  checkCutInHand,
+			name:  "what was in hand at a cut comes again",
+			why:   "A delivery that is neither acked nor nacked when Receive returns is delivered again.",
+			needs: claimsInFlight(3),
+			cuts:  true,
+			run:   checkCutInHand,
 		},
 		{
-			name: "an answer from before a cut harms nothing",
-			why:  "An answer after Receive has returned is too late: it may be an error, and the message comes again.",
-			cuts: true,
-			run:  checkCutAnswers,
+			name:  "an answer from before a cut harms nothing",
+			why:   "An answer after Receive has returned is too late: it may be an error, and the message comes again.",
+			needs: claimsInFlight(6),
+			cuts:  true,
+			run:   checkCutAnswers,
 		},
 	}
 }

@@ -5,19 +5,22 @@ import "context"
 func stopCases() []testCase {
 	return []testCase{
 		{
-			name: "receive ends with its context",
-			why:  "Receive delivers until ctx ends, then returns nil.",
-			run:  checkReceiveEnds,
+			name:  "receive ends with its context",
+			why:   "Receive delivers until ctx ends, then returns nil.",
+			needs: claimsQueue,
+			run:   checkReceiveEnds,
 		},
 		{
-			name: "deliver sees the end of receive",
-			why:  "Receive delivers until ctx ends, then returns nil.",
-			run:  checkDeliverEnds,
+			name:  "deliver sees the end of receive",
+			why:   "Receive delivers until ctx ends, then returns nil.",
+			needs: claimsQueue,
+			run:   checkDeliverEnds,
 		},
 		{
-			name: "what is answered while receive ends counts",
-			why:  "A delivery that is neither acked nor nacked when Receive returns is delivered again.",
-			run:  checkLateAnswers,
+			name:  "what is answered while receive ends counts",
+			why:   "A delivery that is neither acked nor nacked when Receive returns is delivered again.",
+			needs: claimsQueue,
+			run:   checkLateAnswers,
 		},
 		{
 			name: "a group goes on after a stop",

@@ -33,6 +33,9 @@ type Suite struct {
 	Cut func(t *testing.T, tr transport.Transport)
 	// Wait is how long a case waits for one event. Defaults to DefaultWait.
 	Wait time.Duration
+	// Serial runs the cases one after another: for a transport on which users of one
+	// broker hold up each other.
+	Serial bool
 }
 
 // Run checks the transports that open returns, one a case; see Suite.
@@ -41,21 +44,23 @@ func Run(t *testing.T, open func(t *testing.T) transport.Transport) {
 	Suite{Open: open}.Run(t)
 }
 
-// Run runs each case as a parallel subtest, but for those about an ability that
+// Run runs each case as a subtest, but for those about an ability that
 // the transport does not claim.
 func (s Suite) Run(t *testing.T) {
 	t.Helper()
 	if s.Wait == 0 {
 		s.Wait = DefaultWait
 	}
-	claims := s.Open(t)
+	first := s.Open(t)
 	for _, c := range cases() {
-		if c.needs != nil && !c.needs(claims) || c.cuts && s.Cut == nil {
+		if c.needs != nil && !c.needs(first) || c.cuts && s.Cut == nil {
 			t.Logf("not claimed: %s", c.name)
 			continue
 		}
 		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
+			if !s.Serial {
+				t.Parallel()
+			}
 			tr := s.Open(t)
 			c.check(t, tr, s.Wait, func() { s.Cut(t, tr) })
 		})
@@ -123,3 +128,25 @@ func claimsWildcards(tr transport.Transport) bool { return tr.Traits().Wildcards
 func claimsRetry(tr transport.Transport) bool     { return tr.Traits().BrokerRetry }
 func claimsSingle(tr transport.Transport) bool    { return tr.Traits().SingleActive }
 func claimsOrder(tr transport.Transport) bool     { return tr.Traits().Ordered }
+
+func claimsQueue(tr transport.Transport) bool { return !tr.Traits().NoQueue }
+
+// claimsInFlight is for cases that leave n deliveries of a topic unanswered.
+func claimsInFlight(n int) func(transport.Transport) bool {
+	return func(tr transport.Transport) bool {
+		most := tr.Traits().InFlight
+		return most == 0 || most >= n
+	}
+}
+
+// claims is for cases that need several abilities.
+func claims(all ...func(transport.Transport) bool) func(transport.Transport) bool {
+	return func(tr transport.Transport) bool {
+		for _, has := range all {
+			if !has(tr) {
+				return false
+			}
+		}
+		return true
+	}
+}

@@ -33,6 +33,35 @@ func TestCasesHaveNamesAndReasons(t *testing.T) {
 	}
 }
 
+// TestLimitsLeaveOutCases: a transport is not asked for what its traits say that it
+// cannot do, and for nothing less.
+func TestLimitsLeaveOutCases(t *testing.T) {
+	t.Parallel()
+	needs := claims(claimsQueue, claimsInFlight(3))
+	for _, test := range []struct {
+		traits transport.Traits
+		asked  bool
+	}{
+		{transport.Traits{}, true},
+		{transport.Traits{InFlight: 3}, true},
+		{transport.Traits{InFlight: 2}, false},
+		{transport.Traits{NoQueue: true}, false},
+		{transport.Traits{HoldsUp: true}, true},
+	} {
+		if asked := needs(withTraits{newBroker(wrong{}), test.traits}); asked != test.asked {
+			t.Errorf("%+v: asked %t, want %t", test.traits, asked, test.asked)
+		}
+	}
+}
+
+type withTraits struct {
+	transport.Transport
+
+	traits transport.Traits
+}
+
+func (w withTraits) Traits() transport.Traits { return w.traits }
+
 // TestBrokenTransportsAreRejected breaks one thing at a time: the case that is
 // there for it must see it, and say so.
 func TestBrokenTransportsAreRejected(t *testing.T) {

@@ -113,6 +113,17 @@ func defaults() []string {
 	return addresses
 }
 
+// shared is how many servers tests share.
+func shared() int {
+	n := 0
+	for _, k := range testenv.Kinds() {
+		if k.Variable != "" {
+			n++
+		}
+	}
+	return n
+}
+
 func TestReady(t *testing.T) {
 	t.Parallel()
 	const pg = "GOCAP_POSTGRES_DSN"
@@ -130,21 +141,21 @@ func TestReady(t *testing.T) {
 			wantErrors: []string{pg, "not here"},
 		},
 		"installed, but nothing answers": {
-			programs: everything(), docker: true, wantSetup: map[string]string{pg: "own PostgreSQL"}, wantEnds: 4,
+			programs: everything(), docker: true, wantSetup: map[string]string{pg: "own PostgreSQL"}, wantEnds: shared(),
 		},
 		"only docker": {
-			docker: true, wantSetup: map[string]string{pg: "container PostgreSQL", "GOCAP_PG_BIN": ""}, wantEnds: 4,
+			docker: true, wantSetup: map[string]string{pg: "container PostgreSQL", "GOCAP_PG_BIN": ""}, wantEnds: shared(),
 		},
 		"docker where the installed one does not start": {
 			programs: everything(), docker: true, broken: true,
-			wantSetup: map[string]string{pg: "container PostgreSQL"}, wantEnds: 8,
+			wantSetup: map[string]string{pg: "container PostgreSQL"}, wantEnds: 2 * shared(),
 		},
 		"installed ones do not start, no docker": {
-			programs: everything(), broken: true, wantEnds: 4,
+			programs: everything(), broken: true, wantEnds: shared(),
 			wantErrors: []string{"PostgreSQL", "MariaDB", "RabbitMQ", "broken: own RabbitMQ", "no docker"},
 		},
 		"Debian": {
-			debian: true, wantSetup: map[string]string{pg: "own PostgreSQL", "GOCAP_PG_BIN": "/bin/PostgreSQL"}, wantEnds: 4,
+			debian: true, wantSetup: map[string]string{pg: "own PostgreSQL", "GOCAP_PG_BIN": "/bin/PostgreSQL"}, wantEnds: shared(),
 		},
 		"one program is missing though all servers answer": {
 			programs: allBut("PgBouncer"), answering: defaults(),
@@ -213,13 +224,13 @@ func TestKeptServersStay(t *testing.T) {
 
 func TestExitCodeIsTheCommands(t *testing.T) {
 	t.Parallel()
-	f := &fake{programs: everything(), wantEnds: 4}
+	f := &fake{programs: everything(), wantEnds: shared()}
 	code, err := runWith(t.Context(), f.machine(), []string{"sh", "-c", `test "$GOCAP_RABBITMQ_URL" = "own RabbitMQ" && exit 7`})
 	if code != 7 || err != nil {
 		t.Errorf("%d, %v", code, err)
 	}
-	if len(f.events) != 4 {
-		t.Errorf("%d servers are removed, want 4", len(f.events))
+	if len(f.events) != shared() {
+		t.Errorf("%d servers are removed, want %d", len(f.events), shared())
 	}
 }
 
