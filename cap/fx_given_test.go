@@ -57,7 +57,8 @@ func TestWhatIsMissingOrGivenTwiceIsNamed(t *testing.T) {
 		},
 		"a storage that needs what nobody provides": {
 			[]fx.Option{fx.Provide(func(string) storage.Storage { return newStore() }), as[transport.Transport](newQueue)},
-			[]string{storageSays, "needs what nobody provides"}, nil,
+			[]string{storageSays, "needs what nobody provides"},
+			nil,
 		},
 		"no transport in the options": {
 			[]fx.Option{supply(cap.Options{Storage: newStore()})},

@@ -63,7 +63,7 @@ func beInTheMiddle(ctx context.Context) error {
 	for _, tr := range matrixTransports() {
 		if tr.name == transportName {
 			var err error
-			if h.Transport, _, err = tr.open(queue); err != nil {
+			if h.Transport, _, err = tr.open(queue, version); err != nil {
 				return err
 			}
 		}

@@ -1,9 +1,13 @@
 package integration
 
 import (
+	"errors"
 	"os"
 	"testing"
 
+	"github.com/ThreeDotsLabs/watermill"
+	wmamqp "github.com/ThreeDotsLabs/watermill-amqp/v3/pkg/amqp"
+	"github.com/ThreeDotsLabs/watermill/message"
 	amqp091 "github.com/rabbitmq/amqp091-go"
 	"gorm.io/gorm"
 	"gorm.io/gorm/logger"
@@ -18,10 +22,13 @@ import (
 	"github.com/capbus/gocap/transport"
 	"github.com/capbus/gocap/transport/memqueue"
 	"github.com/capbus/gocap/transport/rabbitmq"
+	"github.com/capbus/gocap/transport/sqlqueue"
+	"github.com/capbus/gocap/transport/wmadapter"
 )
 
 // A storage is a row of the matrix, a transport a column. Both are opened by an
-// address, by the test and by the process that it kills.
+// address, by the test and by the process that it kills. Transports that lose
+// messages, as Watermill's gochannel does, are none.
 
 type matrixStorage struct {
 	name  string
@@ -34,7 +41,7 @@ type matrixStorage struct {
 type matrixTransport struct {
 	name  string
 	place func(t *testing.T, version string) (addr string) // what it makes is gone after the test
-	open  func(addr string) (tr transport.Transport, end func() error, err error)
+	open  func(addr, version string) (tr transport.Transport, end func() error, err error)
 }
 
 // matrixGroup is the only group.
@@ -70,24 +77,59 @@ func matrixStorages() []matrixStorage {
 }
 
 func matrixTransports() []matrixTransport {
+	inRabbit := func(t *testing.T, version string) string {
+		t.Helper()
+		t.Cleanup(func() { deleteFromRabbit(t, version) })
+		return testenv.RabbitMQ()
+	}
 	return []matrixTransport{{
-		name: "rabbitmq",
-		place: func(t *testing.T, version string) string {
-			t.Helper()
-			t.Cleanup(func() { deleteFromRabbit(t, version) })
-			return testenv.RabbitMQ()
-		},
-		open: func(addr string) (transport.Transport, func() error, error) {
+		name:  "rabbitmq",
+		place: inRabbit,
+		open: func(addr, _ string) (transport.Transport, func() error, error) {
 			tr := rabbitmq.New(rabbitmq.Config{URL: addr, Exchange: "gocap-matrix"})
 			return tr, tr.Close, nil
 		},
 	}, {
 		name:  "memqueue",
 		place: func(*testing.T, string) string { return "" },
-		open: func(string) (transport.Transport, func() error, error) {
+		open: func(string, string) (transport.Transport, func() error, error) {
 			return memqueue.New(memqueue.Config{}), nothing, nil
 		},
+	}, {
+		name:  "sqlqueue",
+		place: func(t *testing.T, _ string) string { t.Helper(); return postgresDatabase(t) },
+		open: func(addr, _ string) (transport.Transport, func() error, error) {
+			tr := sqlqueue.New(sqlqueue.Config{DSN: addr})
+			return tr, tr.Close, nil
+		},
+	}, {
+		name:  "watermill-amqp",
+		place: inRabbit,
+		open:  openWatermillAMQP,
 	}}
+}
+
+// openWatermillAMQP has one queue a group, with the names of transport/rabbitmq.
+func openWatermillAMQP(addr, version string) (transport.Transport, func() error, error) {
+	exchange, queue := "gocap-matrix."+version, matrixGroup+"."+version
+	cfg := wmamqp.NewDurableTopicConfig(addr, exchange, queue)
+	cfg.Exchange.Durable, cfg.Publish.ConfirmDelivery = true, true
+	cfg.Queue.GenerateName = func(string) string { return queue }
+	conn, err := wmamqp.NewConnection(cfg.Connection, watermill.NopLogger{})
+	if err != nil {
+		return nil, nil, err
+	}
+	pub, err := wmamqp.NewPublisherWithConnection(cfg, watermill.NopLogger{}, conn)
+	if err != nil {
+		return nil, nil, errors.Join(err, conn.Close())
+	}
+	tr := wmadapter.New(wmadapter.Config{
+		Name: "watermill-amqp", Destination: exchange, Wildcards: true, Publisher: pub,
+		Subscriber: func(string) (message.Subscriber, error) {
+			return wmamqp.NewSubscriberWithConnection(cfg, watermill.NopLogger{}, conn)
+		},
+	})
+	return tr, func() error { return errors.Join(tr.Close(), conn.Close()) }, nil
 }
 
 func nothing() error { return nil }
