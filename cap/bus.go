@@ -36,10 +36,10 @@ type Bus struct {
 	life    chan struct{}
 	engines runningEngines
 	probes  *probes
-	// more is served beside the subscriptions of the options. Handlers sets it,
-	// with the flag, before the application starts.
-	more     []subscribe.Subscription
-	handlers bool
+	// more is served beside the subscriptions of the options. Handlers sets it
+	// before the application starts.
+	more  []subscribe.Subscription
+	hooks int // in the lifecycle of fx
 }
 
 // New returns a bus that does not run yet: it can publish, and Start lets it

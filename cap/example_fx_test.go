@@ -85,3 +85,49 @@ func ExampleHandlers() {
 	}
 	// Output: no coupons for product 7
 }
+
+// Two buses in one application: each is private to a module, and the world sees
+// what it publishes with, by a name.
+func ExampleModule_private() {
+	module := func(name string, handlers ...any) fx.Option {
+		return fx.Module(name,
+			fx.Provide(
+				func() cap.Options { return cap.Options{DefaultGroupName: name, Registry: &subscribe.Registry{}} },
+				func() storage.Storage { return memstore.New(memstore.Config{}) },
+				cap.Module,
+				fx.Private,
+			),
+			cap.Handlers(handlers...),
+			fx.Provide(fx.Annotate(func(p cap.Publisher) cap.Publisher { return p }, fx.ResultTags(`name:"`+name+`"`))),
+		)
+	}
+	var in struct {
+		fx.In
+		Orders cap.Publisher `name:"orders"`
+	}
+	handled := make(chan string)
+	app := fx.New(
+		fx.NopLogger,
+		fx.Provide(quietLogger, func() transport.Transport { return memqueue.New(memqueue.Config{}) }),
+		module("orders"),
+		module("billing", func() subscribe.Subscription {
+			return subscribe.To("order.placed", func(_ context.Context, id string) error {
+				handled <- "billing handles " + id
+				return nil
+			})
+		}),
+		fx.Populate(&in),
+	)
+	ctx := context.Background()
+	if err := app.Start(ctx); err != nil {
+		panic(err)
+	}
+	if err := in.Orders.Publish(ctx, cap.NoTx, "order.placed", "order 7"); err != nil {
+		panic(err)
+	}
+	fmt.Println(<-handled)
+	if err := app.Stop(ctx); err != nil {
+		panic(err)
+	}
+	// Output: billing handles order 7
+}

@@ -25,6 +25,9 @@ type unruly struct {
 	check, join atomic.Pointer[error]
 }
 
+// errWaits comes only when ctx has ended.
+var errWaits = errors.New("no answer in time")
+
 func failing(p *atomic.Pointer[error], err error) { p.Store(&err) }
 
 func (u *unruly) Check(ctx context.Context) error {
@@ -37,6 +40,9 @@ func (u *unruly) Check(ctx context.Context) error {
 // Join fails for the inbox only, so that the outbox has joined before.
 func (u *unruly) Join(ctx context.Context, in storage.Instance) (storage.Member, error) {
 	if err := u.join.Load(); in.Box == storage.Inbox && err != nil && *err != nil {
+		if errors.Is(*err, errWaits) {
+			<-ctx.Done()
+		}
 		return nil, *err
 	}
 	return u.Storage.Join(ctx, in)

@@ -5,7 +5,6 @@ package cap_test
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -132,26 +131,6 @@ func TestHandlersAloneStartTheBus(t *testing.T) {
 	})
 }
 
-func TestOptionsGoBeforeWhatIsProvided(t *testing.T) {
-	t.Parallel()
-	store := memstore.New(memstore.Config{})
-	var bus *cap.Bus
-	var out lockedBuffer
-	opts := cap.Options{Storage: store, Registry: &subscribe.Registry{}, Logger: slog.New(slog.NewTextHandler(&out, nil))}
-	app := fxtest.New(t, fx.Supply(opts), adapters(), fx.Provide(cap.Module), fx.Populate(&bus))
-	app.RequireStart()
-	if err := bus.Publish(t.Context(), cap.NoTx, "nobody", 1); err != nil {
-		t.Fatal(err)
-	}
-	app.RequireStop()
-	if n := len(store.Records(storage.Outbox)); n != 1 {
-		t.Errorf("%d rows in the storage of the options, want 1", n)
-	}
-	if !strings.Contains(out.String(), "bus started") {
-		t.Error("the logger of the options was not used")
-	}
-}
-
 // The bus stops before what it uses, and before what its handlers use.
 func TestTheBusStopsFirst(t *testing.T) {
 	t.Parallel()
@@ -209,10 +188,6 @@ func TestErrorsOfTheModuleNameTheField(t *testing.T) {
 		opts []fx.Option
 		says []string
 	}{
-		"no storage": {
-			[]fx.Option{options(), cap.Handlers()},
-			[]string{"Options.Storage: is required", "fx.As"},
-		},
 		"bad options": {
 			[]fx.Option{adapters(), fx.Supply(cap.Options{PollInterval: -1, MaxHeaders: -1, Registry: &subscribe.Registry{}}), cap.Handlers()},
 			[]string{"Options.PollInterval", "Options.MaxHeaders"},
@@ -232,7 +207,7 @@ func TestErrorsOfTheModuleNameTheField(t *testing.T) {
 		"only an error":    {[]fx.Option{cap.Handlers(func() error { return nil })}, []string{"func() error does not return"}},
 		"wrong result":     {[]fx.Option{cap.Handlers(func() int { return 1 })}, []string{"func() int does not return a subscribe.Subscription or a slice"}},
 		"wrong second":     {[]fx.Option{cap.Handlers(func() (subscribe.Subscription, int) { return sub(), 1 })}, []string{"does not return"}},
-		"without a module": {[]fx.Option{cap.Handlers(sub)}, []string{"*cap.Bus"}},
+		"without a module": {[]fx.Option{cap.Handlers(sub)}, []string{"cap: Handlers: there is no *cap.Bus", "fx.Provide(cap.Module)"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
