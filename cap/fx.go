@@ -18,7 +18,9 @@ import (
 
 // ModuleParams is what Module takes from the container. What Options name goes
 // before Storage, Transport and Logger. The container tells values apart by
-// their type, so adapters are provided as the interfaces:
+// their type: it takes Options for *Options as little as a *gormstore.Store for a
+// storage.Storage, and passes over what is optional and not there. So adapters are
+// provided as the interfaces:
 //
 //	fx.Annotate(newStore, fx.As(fx.Self()), fx.As(new(storage.Storage)))
 type ModuleParams struct {
@@ -56,11 +58,15 @@ func Module(p ModuleParams) (ModuleResult, error) {
 		opts.Logger = p.Logger
 	}
 	opts.Subscriptions = append(opts.Subscriptions[:len(opts.Subscriptions):len(opts.Subscriptions)], p.Subscriptions...)
+	const contracts = "the container needs a storage.Storage and a transport.Transport: " +
+		"provide adapters as these interfaces, with fx.Annotate and fx.As, or in Options"
+	if opts.Storage != nil && opts.Transport == nil { // New would take it, and Start refuse it
+		return ModuleResult{}, fmt.Errorf("cap: Module: %w (%s)", errNoTransport, contracts)
+	}
 	bus, err := New(opts)
 	switch {
-	case err != nil && (opts.Storage == nil || opts.Transport == nil):
-		return ModuleResult{}, fmt.Errorf("%w (the container needs a storage.Storage and a transport.Transport: "+
-			"provide adapters as these interfaces, with fx.Annotate and fx.As, or in Options)", err)
+	case err != nil && opts.Storage == nil:
+		return ModuleResult{}, fmt.Errorf("%w (%s)", err, contracts)
 	case err != nil:
 		return ModuleResult{}, err
 	}
@@ -68,8 +74,8 @@ func Module(p ModuleParams) (ModuleResult, error) {
 	return ModuleResult{Bus: bus, Publisher: bus}, nil
 }
 
-// Handlers registers constructors of subscriptions and asks for the bus, so that
-// a service that only consumes starts. A constructor returns a
+// Handlers registers constructors of subscriptions and asks for the bus that
+// Module, also given to fx, makes, so that a service that only consumes starts. A constructor returns a
 // subscribe.Subscription or a slice of them, and optionally an error; its
 // parameters come from the container, *Bus and Publisher among them.
 func Handlers(ctors ...any) fx.Option {

@@ -213,6 +213,13 @@ func TestErrorsOfTheModuleNameTheField(t *testing.T) {
 			[]fx.Option{options(), cap.Handlers()},
 			[]string{"Options.Storage: is required", "fx.As"},
 		},
+		"no transport": {
+			[]fx.Option{options(), fx.Provide(
+				func() storage.Storage { return memstore.New(memstore.Config{}) },
+				func() *memqueue.Queue { return memqueue.New(memqueue.Config{}) },
+			), cap.Handlers()},
+			[]string{"Options.Transport is required", "fx.As"},
+		},
 		"bad options": {
 			[]fx.Option{adapters(), fx.Supply(cap.Options{PollInterval: -1, MaxHeaders: -1, Registry: &subscribe.Registry{}}), cap.Handlers()},
 			[]string{"Options.PollInterval", "Options.MaxHeaders"},
