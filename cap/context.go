@@ -2,6 +2,7 @@ package cap
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/capbus/gocap/storage"
@@ -34,6 +35,9 @@ func TxFromContext(ctx context.Context) (Tx, error) {
 		return tx, nil
 	}
 	tx, err := storage.TxFromContext(ctx)
+	if errors.Is(err, ErrNoTx) {
+		return nil, fmt.Errorf("cap: %w in the context: it is neither that of a handler in a group with an inbox, nor of ContextWithTx", err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("cap: %w", err)
 	}

@@ -132,8 +132,9 @@ func (b *Bus) hook(lc fx.Lifecycle) {
 	})
 }
 
-// Handlers registers constructors of subscriptions and asks for the bus, so that
-// a service that only consumes starts. A constructor returns a
+// Handlers registers constructors of subscriptions and asks for the bus that
+// Module, also given to fx, makes, so that a service that only consumes starts. A
+// constructor returns a
 // subscribe.Subscription or a slice of them, and optionally an error; its
 // parameters come from the container, *Bus and Publisher among them. In an
 // fx.Module, bus and parameters are those that the module sees. The bus starts

@@ -45,7 +45,8 @@ var (
 	// ErrInvalid: what was asked for cannot be meant.
 	ErrInvalid = errors.New("not valid")
 	// ErrNotFound: there is no such message, or no longer.
-	ErrNotFound = errors.New("no such message; it may have been sent and deleted, or expired")
+	ErrNotFound = errors.New("no such message; it may have been sent and deleted, or expired; " +
+		"a received one goes by the id of its row, and by that of the message in Filter.MessageID")
 	// ErrChanged: the message was changed meanwhile; try again.
 	ErrChanged = errors.New("it was changed meanwhile; try again")
 	// ErrInWork, ErrNotDelayed and ErrNotFinal are those of package storage.

@@ -115,7 +115,7 @@ type Filter struct {
 func (f *Filter) Validate() error {
 	var errs []error
 	if f.Box != Outbox && f.Box != Inbox {
-		errs = append(errs, errors.New("filter: Box must be storage.Outbox or storage.Inbox"))
+		errs = append(errs, errors.New("filter: Box must be operator.Published (storage.Outbox) or operator.Received (storage.Inbox)"))
 	}
 	if len(f.IDs) > MaxPage {
 		errs = append(errs, fmt.Errorf("filter: %d ids; give at most %d at once", len(f.IDs), MaxPage))
@@ -246,7 +246,7 @@ const MaxCount = 100_000
 func (q *CountQuery) Validate() error {
 	switch {
 	case q.Box != Outbox && q.Box != Inbox:
-		return errors.New("count: Box must be storage.Outbox or storage.Inbox")
+		return errors.New("count: Box must be operator.Published (storage.Outbox) or operator.Received (storage.Inbox)")
 	case q.Most < 1 || q.Most > MaxCount:
 		return fmt.Errorf("count: Most is %d; 1 to %d are allowed", q.Most, MaxCount)
 	}

@@ -7,7 +7,8 @@ import (
 )
 
 // ErrRegistryInUse is returned while a running bus serves the registry.
-var ErrRegistryInUse = errors.New("the registry is in use by a running bus; add subscriptions before Start, or after Stop has returned")
+var ErrRegistryInUse = errors.New("the registry is in use by a running bus: add subscriptions before its Start, or after its Stop; " +
+	"give a second bus another one (Options.Registry)")
 
 // Registry holds subscriptions for a bus. The zero value is ready. Safe for
 // concurrent use.

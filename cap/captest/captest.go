@@ -44,7 +44,9 @@ func New(tb testing.TB, subs ...subscribe.Subscription) *cap.Bus {
 //     RequirePublished
 //
 // What handlers write through gorm needs a storage of it, such as
-// sqlite.Open(":memory:", sqlite.Config{}).
+// sqlite.Open(":memory:", sqlite.Config{}). Retries and delays go by the clock of
+// that database, not by that of a synctest bubble: set RetryBackoff to wait for
+// nothing, outside of a bubble.
 func NewWith(tb testing.TB, change func(o *cap.Options), subs ...subscribe.Subscription) *cap.Bus {
 	tb.Helper()
 	const kept = 10 * 365 * 24 * time.Hour

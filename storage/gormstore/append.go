@@ -69,8 +69,13 @@ func checkTopics(recs []*storage.Record) error {
 	return nil
 }
 
-// txError marks an error that says that the transaction has ended.
+// txError marks an error that says that the transaction has ended, or that its
+// database has no tables.
 func (s *Store) txError(err error) error {
+	if s.d.missing(err) {
+		return fmt.Errorf("%w: one is missing in the database of this transaction; "+
+			"Start, or Migrate, of a bus makes them in that of its storage (%w)", ErrSchema, err)
+	}
 	if errors.Is(err, storage.ErrTxDone) || !isTxDone(err) && !s.d.ended(err) {
 		return err
 	}

@@ -103,6 +103,8 @@ type dialectErrors interface {
 	answered(err error) bool
 	// ended: the database has ended the transaction, or lets it do nothing more.
 	ended(err error) bool
+	// missing: a table is not there, or what it is in.
+	missing(err error) bool
 }
 
 type dialectTx interface {

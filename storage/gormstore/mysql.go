@@ -64,6 +64,7 @@ const (
 	mysqlKeyThere          = 1061
 	mysqlDuplicate         = 1062
 	mysqlNotThere          = 1091 // the column or key that is to be dropped
+	mysqlNoTable           = 1146
 	mysqlLockWait          = 1205 // only the statement is rolled back, unless innodb_rollback_on_timeout
 	mysqlLocksFull         = 1206 // the transaction is rolled back
 	mysqlDeadlock          = 1213 // the transaction is rolled back
@@ -148,6 +149,11 @@ func (d *mysql) ended(err error) bool {
 		return true
 	}
 	return false
+}
+
+func (d *mysql) missing(err error) bool {
+	number, _, _ := mysqlError(err)
+	return number == mysqlNoTable
 }
 
 // options: REPEATABLE READ, the default, locks gaps between rows, so that

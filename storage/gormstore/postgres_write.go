@@ -190,3 +190,8 @@ func (d *postgres) purge(ctx context.Context, tx conn, p storage.Purge) (int64, 
 		` AND due_at IS NULL AND expires_at <= `+pgNow+` ORDER BY expires_at LIMIT `+a.add(p.Limit, "bigint")+
 		` FOR UPDATE SKIP LOCKED) DELETE FROM `+t+` USING old WHERE seq = old.key`, a).changed(ctx, tx)
 }
+
+func (d *postgres) missing(err error) bool {
+	state := sqlState(err)
+	return state == "42P01" || state == "3F000" // undefined table, schema
+}

@@ -91,6 +91,12 @@ func (d *sqlite) ended(err error) bool {
 	return ok && code == sqliteGeneric
 }
 
+// missing: there is no code of its own for it.
+func (d *sqlite) missing(err error) bool {
+	code, ok := sqliteCode(err)
+	return ok && code == sqliteGeneric && strings.Contains(err.Error(), "no such table: ")
+}
+
 func (d *sqlite) options() *sql.TxOptions { return nil }
 
 // maxTx: SQLite has one writer.

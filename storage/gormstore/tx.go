@@ -33,6 +33,9 @@ func (s *Store) Begin(ctx context.Context) (storage.Tx, error) {
 		return err
 	})
 	if err != nil {
+		if s.d.missing(err) {
+			err = s.txError(err)
+		}
 		return nil, fmt.Errorf("gormstore: begin: %w", err)
 	}
 	return t, nil

@@ -208,3 +208,14 @@ func TestMigrateNeedsADatabase(t *testing.T) {
 		t.Errorf("migrate without a database: %v", err)
 	}
 }
+
+// TestMissingTablesAreSaidToBeMissing, and not that the transaction has ended: it
+// may be one of another database.
+func TestMissingTablesAreSaidToBeMissing(t *testing.T) {
+	t.Parallel()
+	s := open(t, dsn(t, newDatabase(t, "")))
+	err := tryToPublish(t.Context(), s, outgoing(0))
+	if !errors.Is(err, gormstore.ErrSchema) || errors.Is(err, storage.ErrTxDone) || !strings.Contains(err.Error(), "Migrate") {
+		t.Errorf("append without tables: %v, want ErrSchema and what makes them", err)
+	}
+}

@@ -227,3 +227,14 @@ func TestASchemaThatIsNotThereIsNamed(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestMissingTablesAreSaidToBeMissing, and not that the transaction has ended: it
+// may be one of another database.
+func TestMissingTablesAreSaidToBeMissing(t *testing.T) {
+	t.Parallel()
+	s := open(t, newDatabase(t), quiet())
+	err := appendTo(t.Context(), s, outgoing(0))
+	if !errors.Is(err, gormstore.ErrSchema) || errors.Is(err, storage.ErrTxDone) || !strings.Contains(err.Error(), "Migrate") {
+		t.Errorf("append without tables: %v, want ErrSchema and what makes them", err)
+	}
+}

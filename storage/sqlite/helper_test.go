@@ -1,6 +1,7 @@
 package sqlite_test
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"testing"
@@ -84,13 +85,17 @@ func incoming(id string) *storage.Record {
 // publish appends records in a transaction of its own.
 func publish(tb testing.TB, s *gormstore.Store, recs ...*storage.Record) {
 	tb.Helper()
-	must(tb, s.DB().Transaction(func(tx *gorm.DB) error {
-		w, err := s.Bind(tx)
+	must(tb, appendTo(tb.Context(), s, recs...))
+}
+
+func appendTo(ctx context.Context, s *gormstore.Store, recs ...*storage.Record) error {
+	return s.DB().WithContext(ctx).Transaction(func(tx *gorm.DB) error {
+		w, err := s.Bind(tx) //nolint:contextcheck // it does no I/O
 		if err != nil {
 			return err
 		}
-		return w.Append(tb.Context(), recs...)
-	}))
+		return w.Append(ctx, recs...)
+	})
 }
 
 func due(tb testing.TB, m storage.Member, q storage.Query) []*storage.Record {

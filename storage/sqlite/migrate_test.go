@@ -162,3 +162,17 @@ func TestAnotherEncodingIsRefused(t *testing.T) {
 		}
 	}
 }
+
+// TestMissingTablesAreSaidToBeMissing, and not that the transaction has ended: it
+// may be one of another database.
+func TestMissingTablesAreSaidToBeMissing(t *testing.T) {
+	t.Parallel()
+	s := open(t, filepath.Join(t.TempDir(), "cap.db"))
+	err := appendTo(t.Context(), s, outgoing(0))
+	if !errors.Is(err, gormstore.ErrSchema) || errors.Is(err, storage.ErrTxDone) || !strings.Contains(err.Error(), "Migrate") {
+		t.Errorf("append without tables: %v, want ErrSchema and what makes them", err)
+	}
+	if _, err := s.Begin(t.Context()); !errors.Is(err, gormstore.ErrSchema) {
+		t.Errorf("begin without tables: %v, want ErrSchema", err)
+	}
+}
