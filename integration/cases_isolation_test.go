@@ -22,24 +22,29 @@ import (
 )
 
 // isolated opens a store on a server whose sessions have an isolation level from
-// the start, of the words SERIALIZABLE and so on.
-func isolated(t *testing.T, db, level string) func() *gormstore.Store {
+// the start, such as SERIALIZABLE; "" is the server's own.
+func isolated(t *testing.T, db string) func(level string) *gormstore.Store {
 	t.Helper()
-	var open func() (*gormstore.Store, error)
+	var open func(level string) (*gormstore.Store, error)
 	if db == "postgres" {
-		dsn := setting(t, postgresDatabase(t), "default_transaction_isolation", strings.ToLower(level))
-		open = func() (*gormstore.Store, error) {
+		dsn := postgresDatabase(t)
+		open = func(level string) (*gormstore.Store, error) {
+			if level != "" {
+				dsn = setting(t, dsn, "default_transaction_isolation", strings.ToLower(level))
+			}
 			return postgres.Open(dsn, postgres.Config{MaxConns: 6, GORM: &gorm.Config{Logger: logger.Discard}})
 		}
 	} else {
 		cfg := mariaDB(t)
-		cfg.Params = map[string]string{"tx_isolation": "'" + strings.ReplaceAll(level, " ", "-") + "'"}
-		open = func() (*gormstore.Store, error) {
+		open = func(level string) (*gormstore.Store, error) {
+			if level != "" {
+				cfg.Params = map[string]string{"tx_isolation": "'" + strings.ReplaceAll(level, " ", "-") + "'"}
+			}
 			return mysql.Open(cfg.FormatDSN(), mysql.Config{MaxConns: 6, GORM: &gorm.Config{Logger: logger.Discard}})
 		}
 	}
-	return func() *gormstore.Store {
-		store, err := open()
+	return func(level string) *gormstore.Store {
+		store, err := open(level)
 		must(t, err)
 		t.Cleanup(func() { must(t, store.Close()) })
 		return store
@@ -53,7 +58,7 @@ func setting(t *testing.T, dsn, name, value string) string {
 	must(t, err)
 	q := u.Query()
 	q.Set(name, value)
-	u.RawQuery = q.Encode()
+	u.RawQuery = strings.ReplaceAll(q.Encode(), "+", "%20")
 	return u.String()
 }
 
@@ -66,13 +71,13 @@ func TestC155Isolation(t *testing.T) {
 		for _, level := range []string{"READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"} {
 			t.Run(db+"/"+level, func(t *testing.T) {
 				t.Parallel()
-				workIsolated(t, isolated(t, db, level))
+				workIsolated(t, isolated(t, db), level)
 			})
 		}
 	}
 }
 
-func workIsolated(t *testing.T, open func() *gormstore.Store) {
+func workIsolated(t *testing.T, open func(level string) *gormstore.Store, level string) {
 	t.Helper()
 	q := memqueue.New(memqueue.Config{})
 	var plain journal
@@ -85,11 +90,11 @@ func workIsolated(t *testing.T, open func() *gormstore.Store) {
 	hurry := func(o *cap.Options) {
 		o.CollectorCleaningInterval, o.SucceedMessageExpiredAfter, o.Concurrency = 10*time.Millisecond, 500*time.Millisecond, 2
 	}
-	first := open()
-	must(t, first.DB().Exec("CREATE TABLE orders (id varchar(40) PRIMARY KEY)").Error)
-	must(t, first.DB().Exec("CREATE TABLE effects (id varchar(40))").Error)
+	eyes := open("").DB()
+	must(t, eyes.Exec("CREATE TABLE orders (id varchar(40) PRIMARY KEY)").Error)
+	must(t, eyes.Exec("CREATE TABLE effects (id varchar(40))").Error)
 	var buses []*cap.Bus
-	stores := []*gormstore.Store{first, open()}
+	stores := []*gormstore.Store{open(level), open(level)}
 	for _, store := range stores {
 		buses = append(buses, begun(t, made(t, store, q, hurry, serving(once,
 			inGroup("order.placed", func(ctx context.Context, o order) error { return plain.handle(ctx, o.ID) }, subscribe.Name("plain"))))))
@@ -110,11 +115,11 @@ func workIsolated(t *testing.T, open func() *gormstore.Store) {
 		}
 	})
 	plain.wait(t, len(want))
-	settled(t, first.DB(), window)
+	settled(t, eyes, window)
 	plain.exactly(t, want)
-	eachOnce(t, first.DB())
+	eachOnce(t, eyes)
 	eventually(t, "what has expired is deleted", func() bool {
-		return number(t, first.DB(), "SELECT (SELECT count(*) FROM cap_published) + (SELECT count(*) FROM cap_received)") == 0
+		return number(t, eyes, "SELECT (SELECT count(*) FROM cap_published) + (SELECT count(*) FROM cap_received)") == 0
 	})
 }
 
