@@ -291,8 +291,7 @@ func TestC104ManyStartTogether(t *testing.T) {
 	for round := range 3 {
 		buses := make([]*cap.Bus, instances)
 		crowd(instances, instances, func(i int) {
-			r := rabbitAt(t, first.url)
-			r.version, r.exchange = first.version, first.exchange
+			r := first.second(t)
 			buses[i] = made(t, s.store, nil, r.options, serving(inHandled("t", j.handle)), logTo(&log, slog.LevelError))
 			if err := buses[i].Start(t.Context()); err != nil {
 				t.Error(err)
