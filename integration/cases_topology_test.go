@@ -142,7 +142,7 @@ func TestC084Prefetch(t *testing.T) {
 // second is another process of the same service.
 func (r *rabbit) second(t *testing.T) *rabbit {
 	t.Helper()
-	other := rabbitAt(t, r.url)
-	other.version, other.exchange = r.version, r.exchange
+	other := rabbitOf(r.url, r.version)
+	t.Cleanup(func() { must(t, other.Close()) })
 	return other
 }

@@ -35,6 +35,9 @@ func TestMain(m *testing.M) {
 	case "swarm":
 		swarmMain()
 		return
+	case "unsent":
+		unsentChild()
+		return
 	case "busy":
 		busyChild()
 		return

@@ -54,13 +54,19 @@ func newRabbit(t *testing.T) *rabbit {
 // rabbitAt is as newRabbit, on a broker whose names nobody has to clear away.
 func rabbitAt(t *testing.T, url string) *rabbit {
 	t.Helper()
-	version := "t" + cap.NewID()[24:] // goes behind the names of exchange and queues
+	r := rabbitOf(url, "t"+cap.NewID()[24:])
+	t.Cleanup(func() { must(t, r.Close()) })
+	return r
+}
+
+// rabbitOf is the transport of a version, which goes behind the names of exchange
+// and queues.
+func rabbitOf(url, version string) *rabbit {
 	r := &rabbit{url: url, version: version, exchange: "gocap-test." + version}
 	r.Transport = rabbitmq.New(rabbitmq.Config{
 		URL: url, Exchange: "gocap-test", RefreshInterval: time.Second,
 		AMQP: wmamqp.Config{Connection: wmamqp.ConnectionConfig{AmqpConfig: &amqp091.Config{Dial: r.dial}}},
 	})
-	t.Cleanup(func() { must(t, r.Close()) })
 	return r
 }
 
