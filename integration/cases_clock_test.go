@@ -3,6 +3,7 @@ package integration
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/capbus/gocap/cap"
 	"github.com/capbus/gocap/storage/gormstore"
 	"github.com/capbus/gocap/storage/postgres"
+	"github.com/capbus/gocap/subscribe"
 	"github.com/capbus/gocap/transport/memqueue"
 )
 
@@ -93,4 +95,33 @@ func skewed(t *testing.T, one, two *gormstore.Store, skew string) {
 		t.Errorf("what a stopped instance had left was taken over after %s", took)
 	}
 	j.exactly(t, []string{"delayed", "fails", "left"})
+}
+
+// TestC019ClockStepsBack: what is published with ids of an earlier time than
+// others have, as a clock that has stepped back makes them, is sent all the same,
+// in the order in which it was published.
+func TestC019ClockStepsBack(t *testing.T) {
+	t.Parallel()
+	eachDatabase(t, func(t *testing.T, store *gormstore.Store) {
+		t.Helper()
+		var j journal
+		bus := begun(t, made(t, store, memqueue.New(memqueue.Config{}), serving(inGroup("t", j.handle, subscribe.Ordered()))))
+		const n = 40
+		var ids []string
+		for range n {
+			ids = append(ids, cap.NewID())
+		}
+		for i := range n {
+			id := ids[n-1-i] // each is older than the one before
+			if i%10 == 9 {
+				id = cap.NewID()
+			}
+			must(t, bus.Publish(t.Context(), cap.NoTx, "t", fmt.Sprint(i), cap.WithKey("k"), cap.WithID(id)))
+		}
+		j.wait(t, n)
+		settled(t, store.DB(), window)
+		if !slices.IsSortedFunc(j.seen, byNumber) || len(j.seen) != n {
+			t.Errorf("handled %q", j.seen)
+		}
+	})
 }
