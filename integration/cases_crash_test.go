@@ -19,6 +19,15 @@ import (
 	"github.com/capbus/gocap/storage/sqlite"
 )
 
+// kinds makes a database of each kind.
+func kinds() map[string]func(t *testing.T) (dsn string) {
+	return map[string]func(t *testing.T) string{
+		"sqlite":   func(t *testing.T) string { t.Helper(); return file(t) },
+		"postgres": func(t *testing.T) string { t.Helper(); return postgresDatabase(t) },
+		"mariadb":  func(t *testing.T) string { t.Helper(); return mariaDB(t).FormatDSN() },
+	}
+}
+
 // openKind opens a store as a child process gets it: the name of the kind, and
 // where it is.
 func openKind(kind, dsn string) (*gormstore.Store, error) {
@@ -29,7 +38,7 @@ func openKind(kind, dsn string) (*gormstore.Store, error) {
 	case "mariadb":
 		return mysql.Open(dsn, mysql.Config{MaxConns: 4, GORM: cfg})
 	}
-	return sqlite.Open(dsn, sqlite.Config{GORM: cfg})
+	return sqlite.Open(dsn, sqlite.Config{Synchronous: "NORMAL", BusyTimeout: 20 * time.Second, GORM: cfg})
 }
 
 // TestC024KilledBeforeItIsSettled: a process is killed when it has committed
@@ -39,11 +48,7 @@ func openKind(kind, dsn string) (*gormstore.Store, error) {
 func TestC024KilledBeforeItIsSettled(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"away", "mute"} {
-		for kind, database := range map[string]func(t *testing.T) string{
-			"sqlite":   func(t *testing.T) string { t.Helper(); return file(t) },
-			"postgres": func(t *testing.T) string { t.Helper(); return postgresDatabase(t) },
-			"mariadb":  func(t *testing.T) string { t.Helper(); return mariaDB(t).FormatDSN() },
-		} {
+		for kind, database := range kinds() {
 			t.Run(kind+" "+mode, func(t *testing.T) {
 				t.Parallel()
 				killUnsent(t, kind, database(t), mode)

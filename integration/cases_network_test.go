@@ -163,8 +163,8 @@ func TestC073BrokerRestarts(t *testing.T) {
 		want []string
 	}
 	var sides []*side
-	for _, make := range []func(testing.TB) *site{siteOnPostgres, onMariaDB} {
-		s := &side{site: make(t)}
+	for _, database := range []func(testing.TB) *site{siteOnPostgres, onMariaDB} {
+		s := &side{site: database(t)}
 		r := rabbitAt(t, broker.DSN)
 		s.bus = begun(t, made(t, s.store, nil, r.options, serving(inHandled("t", s.j.handle))))
 		sides = append(sides, s)
@@ -215,10 +215,10 @@ func TestC085StopWhileTheBrokerIsMute(t *testing.T) {
 	r := newRabbit(t)
 	var j journal
 	s := siteOnPostgres(t)
-	make := func(r *rabbit) *cap.Bus {
+	another := func() *cap.Bus {
 		return made(t, s.store, nil, r.options, serving(inHandled("t", j.handle)), func(o *cap.Options) { o.StopTimeout = 5 * time.Second })
 	}
-	bus := make(r)
+	bus := another()
 	must(t, bus.Start(t.Context()))
 	must(t, bus.Publish(t.Context(), cap.NoTx, "t", "first"))
 	j.wait(t, 1)
@@ -235,7 +235,7 @@ func TestC085StopWhileTheBrokerIsMute(t *testing.T) {
 	}
 	speak()
 	r.network(true) // cuts what hangs
-	next := make(r)
+	next := another()
 	must(t, next.Start(t.Context()))
 	j.wait(t, len(want))
 	settled(t, s.store.DB(), 4*window)

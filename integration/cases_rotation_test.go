@@ -29,12 +29,12 @@ import (
 // connections are cut, it goes on with what the pool makes.
 func TestC189CredentialsRotate(t *testing.T) {
 	t.Parallel()
-	for name, make := range map[string]func(t *testing.T) (dialector gorm.Dialector, rotate func()){
+	for name, pool := range map[string]func(t *testing.T) (dialector gorm.Dialector, rotate func()){
 		"postgres": rotatingPostgres, "mariadb": rotatingMariaDB,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			dialector, rotate := make(t)
+			dialector, rotate := pool(t)
 			db, err := gorm.Open(dialector, &gorm.Config{Logger: logger.Discard})
 			must(t, err)
 			store := gormstore.New(db, gormstore.Config{})

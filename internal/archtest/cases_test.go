@@ -26,7 +26,7 @@ type faultCase struct {
 func TestEveryCaseNamesItsTests(t *testing.T) {
 	t.Parallel()
 	root := moduleRoot(t)
-	text, err := os.ReadFile(filepath.Join(root, "docs", "cases.md"))
+	text, err := fs.ReadFile(os.DirFS(root), "docs/cases.md")
 	if err != nil {
 		t.Fatal(err)
 	}
