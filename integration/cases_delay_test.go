@@ -10,7 +10,10 @@ import (
 	"time"
 	_ "time/tzdata" // the zones of TestC070TimeZones, wherever it runs
 
+	"gorm.io/gorm"
+
 	"github.com/capbus/gocap/cap"
+	"github.com/capbus/gocap/storage/gormstore"
 	"github.com/capbus/gocap/transport"
 	"github.com/capbus/gocap/transport/memqueue"
 )
@@ -19,22 +22,40 @@ import (
 // the write before a delayed row is tried alone, do not end the delayed loop.
 func TestC064DelayedLoopSurvives(t *testing.T) {
 	t.Parallel()
+	eachDatabase(t, breakWhileDelayed)
+}
+
+// broken are, of each dialect, what makes every UPDATE of the outbox fail, and
+// what puts it right.
+func broken(db *gorm.DB) (away, back string) {
+	switch db.Name() {
+	case "postgres":
+		return "CREATE FUNCTION broken() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'broken'; END $$; " +
+			"CREATE TRIGGER broken BEFORE UPDATE ON cap_published FOR EACH ROW EXECUTE FUNCTION broken()", "DROP FUNCTION broken CASCADE"
+	case "mysql":
+		return "CREATE TRIGGER broken BEFORE UPDATE ON cap_published FOR EACH ROW SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'broken'", "DROP TRIGGER broken"
+	}
+	return "CREATE TRIGGER broken BEFORE UPDATE ON cap_published BEGIN SELECT RAISE(ABORT, 'broken'); END", "DROP TRIGGER broken"
+}
+
+func breakWhileDelayed(t *testing.T, store *gormstore.Store) {
+	t.Helper()
 	var j journal
-	s := start(t, file(t), serving(inGroup("t", j.handle)))
-	db := s.store.DB()
+	bus := begun(t, made(t, store, memqueue.New(memqueue.Config{}), serving(inGroup("t", j.handle))))
+	db := store.DB()
 	var want []string
 	for round := range 2 {
 		for i := range 20 {
 			id := fmt.Sprint(round, "-", i)
 			want = append(want, id)
-			must(t, s.bus.Publish(t.Context(), cap.NoTx, "t", id, cap.WithDelay(time.Duration(300+20*i)*time.Millisecond)))
+			must(t, bus.Publish(t.Context(), cap.NoTx, "t", id, cap.WithDelay(time.Duration(500+20*i)*time.Millisecond)))
 		}
 		away, back := "ALTER TABLE cap_published RENAME TO away", "ALTER TABLE away RENAME TO cap_published"
 		if round == 1 {
-			away, back = "CREATE TRIGGER broken BEFORE UPDATE ON cap_published BEGIN SELECT RAISE(ABORT, 'broken'); END", "DROP TRIGGER broken"
+			away, back = broken(db)
 		}
 		must(t, db.Exec(away).Error)
-		<-time.After(time.Second) // all of them become due meanwhile
+		<-time.After(1200 * time.Millisecond) // all of them become due meanwhile
 		if n := j.len(); n != 20*round {
 			t.Errorf("%d handled while the database is broken, want %d", n, 20*round)
 		}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -29,6 +31,12 @@ func TestC133HandlerInTransaction(t *testing.T) {
 			return store
 		},
 		"postgres": func(tb testing.TB) *gormstore.Store { tb.Helper(); return postgresStore(tb, postgresDatabase(tb), 8) },
+		"mariadb": func(tb testing.TB) *gormstore.Store {
+			tb.Helper()
+			store := onMariaDB(tb).store
+			must(tb, store.DB().Exec("CREATE TABLE effects (id TEXT)").Error)
+			return store
+		},
 	} {
 		for _, kind := range []string{"inbox", "middleware"} {
 			t.Run(name+" "+kind, func(t *testing.T) {
@@ -39,7 +47,7 @@ func TestC133HandlerInTransaction(t *testing.T) {
 	}
 }
 
-// deferred fails at the commit, not before.
+// deferred fails at the commit, not before; nothing does on MariaDB.
 const deferred = `CREATE TABLE parents (id TEXT PRIMARY KEY);
 	CREATE TABLE children (id TEXT, parent TEXT REFERENCES parents(id) DEFERRABLE INITIALLY DEFERRED)`
 
@@ -63,7 +71,13 @@ func ends(ctx context.Context, tx *gorm.DB, how string) error {
 	return nil
 }
 
-func hows() []string { return []string{"success", "error", "panic", "cancel", "commit"} }
+func hows(db *gorm.DB) []string {
+	all := []string{"success", "error", "panic", "cancel", "commit"}
+	if db.Name() == "mysql" {
+		return all[:4]
+	}
+	return all
+}
 
 // inTransaction is a handler that writes and publishes, in the transaction that
 // kind says.
@@ -100,19 +114,22 @@ func inTransaction(db *gorm.DB, kind string) subscribe.Subscription {
 func handleInTransaction(t *testing.T, store *gormstore.Store, kind string) {
 	t.Helper()
 	var published journal
-	must(t, store.DB().Exec(deferred).Error)
+	all := hows(store.DB())
+	if slices.Contains(all, "commit") {
+		must(t, store.DB().Exec(deferred).Error)
+	}
 	bus := begun(t, made(t, store, memqueue.New(memqueue.Config{}), serving(inTransaction(store.DB(), kind), inGroup("made", published.handle))))
-	for _, how := range hows() {
+	for _, how := range all {
 		must(t, bus.Publish(t.Context(), cap.NoTx, "work", how))
 	}
 	settled(t, store.DB(), window)
-	published.exactly(t, hows())
+	published.exactly(t, all)
 	j := journal{seen: column(t, store.DB(), "SELECT id FROM effects")}
-	j.exactly(t, hows())
-	if n := number(t, store.DB(), "SELECT count(*) FROM children"); n != 0 {
-		t.Errorf("%d rows of a commit that failed", n)
+	j.exactly(t, all)
+	if slices.Contains(all, "commit") && number(t, store.DB(), "SELECT count(*) FROM children") != 0 {
+		t.Error("there are rows of a commit that failed")
 	}
-	if got := column(t, store.DB(), "SELECT concat(status, ' ', retries) FROM cap_received WHERE name = 'work' ORDER BY 1"); fmt.Sprint(got) != "[2 0 2 1 2 1 2 1 2 1]" {
+	if got := column(t, store.DB(), "SELECT concat(status, ' ', retries) FROM cap_received WHERE name = 'work' ORDER BY 1"); strings.Join(got, ", ") != "2 0"+strings.Repeat(", 2 1", len(all)-1) {
 		t.Errorf("rows %q", got)
 	}
 	must(t, bus.Stop(t.Context()))

@@ -232,26 +232,32 @@ func TestC048LongHandler(t *testing.T) {
 // backlog, each with several receivers; every message is handled once.
 func TestC054ManyStartTogether(t *testing.T) {
 	t.Parallel()
-	path, q := file(t), memqueue.New(memqueue.Config{})
-	store := opened(t, path)
+	for kind, database := range kinds() {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			dsn := database(t)
+			startTogether(t, func() *gormstore.Store {
+				store, err := openKind(kind, dsn)
+				must(t, err)
+				t.Cleanup(func() { must(t, store.Close()) })
+				return store
+			})
+		})
+	}
+}
+
+func startTogether(t *testing.T, open func() *gormstore.Store) {
+	t.Helper()
+	q := memqueue.New(memqueue.Config{})
+	store := open()
 	must(t, store.Migrate(t.Context()))
-	publisher := made(t, store, q)
 	const all = 300
-	var want []string
-	must(t, publisher.InTx(t.Context(), func(ctx context.Context, tx cap.Tx) error {
-		for i := range all {
-			want = append(want, fmt.Sprint(i))
-			if err := publisher.Publish(ctx, tx, "t", fmt.Sprint(i)); err != nil {
-				return err
-			}
-		}
-		return nil
-	}))
+	want := publishAll(t, made(t, store, q), "t", 0, all)
 	var j journal
 	q.Record(10 * all)
 	buses := make([]*cap.Bus, 10)
 	for i := range buses {
-		buses[i] = made(t, opened(t, path), q, serving(inGroup("t", j.handle)), func(o *cap.Options) {
+		buses[i] = made(t, open(), q, serving(inGroup("t", j.handle)), func(o *cap.Options) {
 			o.ConsumerCount, o.Concurrency, o.FallbackWindow = 3, 2, 15*time.Second
 		})
 	}

@@ -16,7 +16,10 @@ import (
 	"gorm.io/gorm/logger"
 
 	"github.com/capbus/gocap/cap"
+	"github.com/capbus/gocap/internal/testenv"
 	"github.com/capbus/gocap/storage/gormstore"
+	"github.com/capbus/gocap/storage/mysql"
+	"github.com/capbus/gocap/storage/postgres"
 	"github.com/capbus/gocap/storage/sqlite"
 	"github.com/capbus/gocap/transport/memqueue"
 )
@@ -47,12 +50,23 @@ func TestC011SmallPool(t *testing.T) {
 	t.Parallel()
 	preparing := func(c *sqlite.Config) { c.GORM.PrepareStmt = true }
 	for name, open := range map[string]func(testing.TB) *gormstore.Store{
-		"store":                func(tb testing.TB) *gormstore.Store { tb.Helper(); return opened(tb, file(tb)) },
-		"store, prepared":      func(tb testing.TB) *gormstore.Store { tb.Helper(); return opened(tb, file(tb), preparing) },
-		"two, prepared":        func(tb testing.TB) *gormstore.Store { tb.Helper(); return ordinary(tb, 2, true) },
-		"two":                  func(tb testing.TB) *gormstore.Store { tb.Helper(); return ordinary(tb, 2, false) },
-		"one":                  func(tb testing.TB) *gormstore.Store { tb.Helper(); return ordinary(tb, 1, false) },
-		"one, prepared":        func(tb testing.TB) *gormstore.Store { tb.Helper(); return ordinary(tb, 1, true) },
+		"store":           func(tb testing.TB) *gormstore.Store { tb.Helper(); return opened(tb, file(tb)) },
+		"store, prepared": func(tb testing.TB) *gormstore.Store { tb.Helper(); return opened(tb, file(tb), preparing) },
+		"two, prepared":   func(tb testing.TB) *gormstore.Store { tb.Helper(); return ordinary(tb, 2, true) },
+		"two":             func(tb testing.TB) *gormstore.Store { tb.Helper(); return ordinary(tb, 2, false) },
+		"one":             func(tb testing.TB) *gormstore.Store { tb.Helper(); return ordinary(tb, 1, false) },
+		"one, prepared":   func(tb testing.TB) *gormstore.Store { tb.Helper(); return ordinary(tb, 1, true) },
+		"postgres, two, prepared": func(tb testing.TB) *gormstore.Store {
+			tb.Helper()
+			store, err := postgres.Open(postgresDatabase(tb), postgres.Config{MaxConns: 2, GORM: prepared()})
+			must(tb, err)
+			tb.Cleanup(func() { must(tb, store.Close()) })
+			return store
+		},
+		"mariadb, two, prepared": func(tb testing.TB) *gormstore.Store {
+			tb.Helper()
+			return pooledMariaDB(tb, mariaDB(tb).FormatDSN())
+		},
 		"in memory":            func(tb testing.TB) *gormstore.Store { tb.Helper(); return opened(tb, ":memory:") },
 		"in memory, preparing": func(tb testing.TB) *gormstore.Store { tb.Helper(); return opened(tb, ":memory:", preparing) },
 	} {
@@ -60,6 +74,48 @@ func TestC011SmallPool(t *testing.T) {
 			t.Parallel()
 			publishInSmallPool(t, open(t))
 		})
+	}
+}
+
+func prepared() *gorm.Config { return &gorm.Config{Logger: logger.Discard, PrepareStmt: true} }
+
+// pooledMariaDB is a store on two connections, whose application prepares its
+// statements.
+func pooledMariaDB(tb testing.TB, dsn string) *gormstore.Store {
+	tb.Helper()
+	store, err := mysql.Open(dsn, mysql.Config{MaxConns: 2, GORM: prepared()})
+	must(tb, err)
+	tb.Cleanup(func() { must(tb, store.Close()) })
+	return store
+}
+
+// TestC009PreparedStatements: nested transactions of an application that prepares
+// its statements leave no prepared statement behind each.
+func TestC009PreparedStatements(t *testing.T) {
+	t.Parallel()
+	server := testenv.StartMariaDB(t)
+	admin := pooledMariaDB(t, server.DSN)
+	must(t, admin.DB().Exec("CREATE DATABASE shop").Error)
+	store := pooledMariaDB(t, server.DSN+"shop")
+	bus := made(t, store, nil)
+	must(t, bus.Migrate(t.Context()))
+	count := func() int {
+		var of struct{ Value int }
+		must(t, admin.DB().Raw("SHOW GLOBAL STATUS LIKE 'Prepared_stmt_count'").Scan(&of).Error)
+		return of.Value
+	}
+	var first int
+	for i := range 300 {
+		must(t, publishNested(t.Context(), bus, store.DB(), fmt.Sprint(i)))
+		if i == 20 {
+			first = count()
+		}
+	}
+	if n := count(); n > first || n > 100 {
+		t.Errorf("%d statements are prepared after 20 transactions, %d after 300", first, n)
+	}
+	if n := number(t, store.DB(), "SELECT count(*) FROM cap_published"); n != 600 {
+		t.Errorf("%d messages are there, want 600", n)
 	}
 }
 

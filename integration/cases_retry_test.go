@@ -14,6 +14,7 @@ import (
 	"github.com/capbus/gocap"
 	"github.com/capbus/gocap/cap"
 	"github.com/capbus/gocap/operator"
+	"github.com/capbus/gocap/storage/gormstore"
 	"github.com/capbus/gocap/subscribe"
 	"github.com/capbus/gocap/transport"
 	"github.com/capbus/gocap/transport/memqueue"
@@ -195,22 +196,27 @@ func logTo(l *lines, level slog.Level) func(*cap.Options) {
 // and everything goes on when they are back.
 func TestC038DatabaseAway(t *testing.T) {
 	t.Parallel()
+	eachDatabase(t, withoutTables)
+}
+
+func withoutTables(t *testing.T, store *gormstore.Store) {
+	t.Helper()
 	var j journal
 	var log lines
-	s := start(t, file(t), serving(inGroup("t", j.handle)), leased, logTo(&log, slog.LevelDebug), func(o *cap.Options) {
+	bus := begun(t, made(t, store, memqueue.New(memqueue.Config{}), serving(inGroup("t", j.handle)), leased, logTo(&log, slog.LevelDebug), func(o *cap.Options) {
 		o.PollInterval, o.CollectorCleaningInterval = 20*time.Millisecond, 20*time.Millisecond
-	})
-	must(t, s.bus.Publish(t.Context(), cap.NoTx, "t", "before"))
+	}))
+	must(t, bus.Publish(t.Context(), cap.NoTx, "t", "before"))
 	j.wait(t, 1)
-	settled(t, s.store.DB(), window)
+	settled(t, store.DB(), window)
 	tables := []string{"published", "received", "instances"}
 	for _, name := range tables {
-		must(t, s.store.DB().Exec("ALTER TABLE cap_"+name+" RENAME TO away_"+name).Error)
+		must(t, store.DB().Exec("ALTER TABLE cap_"+name+" RENAME TO away_"+name).Error)
 	}
 	before := strings.Count(log.String(), "\n")
 	const outage = 2 * window // longer than a lease
 	<-time.After(outage)
-	if err := s.bus.Publish(t.Context(), cap.NoTx, "t", "lost"); err == nil {
+	if err := bus.Publish(t.Context(), cap.NoTx, "t", "lost"); err == nil {
 		t.Error("Publish without a table: no error")
 	}
 	n := strings.Count(log.String(), "\n") - before
@@ -219,15 +225,15 @@ func TestC038DatabaseAway(t *testing.T) {
 		t.Errorf("%d log lines in %s, want at most %d:\n%s", n, outage, most, log.String())
 	}
 	for _, name := range tables {
-		must(t, s.store.DB().Exec("ALTER TABLE away_"+name+" RENAME TO cap_"+name).Error)
+		must(t, store.DB().Exec("ALTER TABLE away_"+name+" RENAME TO cap_"+name).Error)
 	}
-	must(t, s.bus.Publish(t.Context(), cap.NoTx, "t", "after"))
+	must(t, bus.Publish(t.Context(), cap.NoTx, "t", "after"))
 	begun := time.Now()
 	j.wait(t, 2)
 	if d := time.Since(begun); d > 10*time.Second {
 		t.Errorf("it took %s to recover", d)
 	}
-	settled(t, s.store.DB(), window)
+	settled(t, store.DB(), window)
 	j.exactly(t, []string{"before", "after"})
 }
 

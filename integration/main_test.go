@@ -38,6 +38,9 @@ func TestMain(m *testing.M) {
 	case "matrix":
 		matrixChild()
 		return
+	case "unsent":
+		unsentChild()
+		return
 	case "busy":
 		busyChild()
 		return

@@ -26,21 +26,18 @@ import (
 type rabbit struct {
 	*rabbitmq.Transport
 
-	version, exchange string
+	url, version, exchange string
 
 	mu    sync.Mutex
 	away  bool
 	conns []net.Conn
+	dials int
+	mute  chan struct{} // until it is closed, what the broker says waits; nil: it does not
 }
 
 func newRabbit(t *testing.T) *rabbit {
 	t.Helper()
-	version := "t" + cap.NewID()[24:] // goes behind the names of exchange and queues
-	r := &rabbit{version: version, exchange: "gocap-test." + version}
-	r.Transport = rabbitmq.New(rabbitmq.Config{
-		URL: rabbitURL(), Exchange: "gocap-test",
-		AMQP: wmamqp.Config{Connection: wmamqp.ConnectionConfig{AmqpConfig: &amqp091.Config{Dial: r.dial}}},
-	})
+	r := rabbitAt(t, rabbitURL())
 	t.Cleanup(func() {
 		must(t, r.Close())
 		r.raw(t, func(ch *amqp091.Channel) {
@@ -50,6 +47,25 @@ func newRabbit(t *testing.T) *rabbit {
 			}
 			must(t, ch.ExchangeDelete(r.exchange, false, false))
 		})
+	})
+	return r
+}
+
+// rabbitAt is as newRabbit, on a broker whose names nobody has to clear away.
+func rabbitAt(t *testing.T, url string) *rabbit {
+	t.Helper()
+	r := rabbitOf(url, "t"+cap.NewID()[24:])
+	t.Cleanup(func() { must(t, r.Close()) })
+	return r
+}
+
+// rabbitOf is the transport of a version, which goes behind the names of exchange
+// and queues.
+func rabbitOf(url, version string) *rabbit {
+	r := &rabbit{url: url, version: version, exchange: "gocap-test." + version}
+	r.Transport = rabbitmq.New(rabbitmq.Config{
+		URL: url, Exchange: "gocap-test", RefreshInterval: time.Second,
+		AMQP: wmamqp.Config{Connection: wmamqp.ConnectionConfig{AmqpConfig: &amqp091.Config{Dial: r.dial}}},
 	})
 	return r
 }
@@ -71,10 +87,12 @@ func (r *rabbit) dial(network, addr string) (net.Conn, error) {
 		return nil, errors.New("connection refused")
 	}
 	c, err := net.DialTimeout(network, addr, 5*time.Second)
-	if err == nil {
-		r.conns = append(r.conns, c)
+	if err != nil {
+		return nil, err
 	}
-	return c, err
+	r.dials++
+	r.conns = append(r.conns, c)
+	return &mutable{c, r}, nil
 }
 
 // network lets connections be made or not, and cuts those that are there.
@@ -91,7 +109,7 @@ func (r *rabbit) network(there bool) {
 // raw runs f as an independent client.
 func (r *rabbit) raw(t *testing.T, f func(ch *amqp091.Channel)) {
 	t.Helper()
-	c, err := amqp091.Dial(rabbitURL())
+	c, err := amqp091.Dial(r.url)
 	if err != nil {
 		t.Fatalf("RabbitMQ is needed at GOCAP_RABBITMQ_URL: %v", err)
 	}
@@ -123,6 +141,8 @@ func TestRabbitMQ(t *testing.T) {
 		place(n*i/4, n*(i+1)/4)
 		r.network(true) // what there was is cut
 	}
+	// A message may be settled in the outbox, and be with the broker only.
+	eventually(t, "all have arrived", func() bool { return number(t, s.store.DB(), "SELECT count(*) FROM cap_received") >= 5*n })
 	settled(t, s.store.DB(), 4*window) // as slow as the machine is
 	verify(t, s.store.DB())
 	if fails := column(t, s.store.DB(), "SELECT last_error FROM cap_published WHERE retries > 0"); len(fails) > 0 {

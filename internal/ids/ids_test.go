@@ -45,6 +45,30 @@ func TestIDsAreUnique(t *testing.T) {
 	})
 }
 
+// TestC019ClockStepsBack: ids go on without a pause or a repetition when the
+// clock steps back, by 26 years here, and forward again.
+func TestC019ClockStepsBack(t *testing.T) {
+	t.Parallel()
+	seen := map[[16]byte]bool{}
+	some := func() (at uint64) {
+		for range 10000 {
+			id := ids.New()
+			if seen[id] {
+				t.Fatalf("%x came twice", id)
+			}
+			seen[id] = true
+			at = binary.BigEndian.Uint64(id[:]) >> 16
+		}
+		return at
+	}
+	now := some()
+	var back uint64
+	synctest.Test(t, func(*testing.T) { back = some() })
+	if again := some(); back >= now || again < now {
+		t.Errorf("the ids are of %d, %d and %d ms: the clock did not step", now, back, again)
+	}
+}
+
 // TestRandomBitsAreUsed: no bit of the random part is always the same.
 func TestRandomBitsAreUsed(t *testing.T) {
 	t.Parallel()
