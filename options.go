@@ -49,7 +49,7 @@ type Options struct {
 	// sends elsewhere; it deletes them, too, when they have expired. Queues stay
 	// those of Version: what is still in the queues of another version is for
 	// its instances. Take one out when Health and the log tell of none of its
-	// rows any more. Defaults to none.
+	// rows any more. Keys have their order within each version. Defaults to none.
 	AlsoVersions []string
 	// DefaultGroupName is the group of subscriptions without one. Defaults to
 	// "cap.queue." and the package path of main.

@@ -14,6 +14,7 @@ type alsoVersion struct {
 	box    storage.Box
 	keeper *rows.Keeper
 	retry  *processor.NeedRetry
+	order  *processor.Order
 }
 
 // makeAlso makes the keepers. They join when they can: instances of the other
@@ -46,10 +47,17 @@ func (b *Bus) feedAlso(e *engines) {
 			Hand: e.consumer.Hand(), Taker: e.consumer, Log: b.log,
 			PollInterval: o.PollInterval, BatchSize: o.BatchSize, MaxBytes: rows.MaxLookBytes, Locked: o.UseStorageLock,
 		}
+		keys := processor.OrderConfig{
+			Hand: cfg.Hand, Taker: keyTaker{e.consumer}, Log: b.log,
+			PollInterval: o.PollInterval, BatchSize: o.BatchSize, MaxBytes: rows.MaxLookBytes,
+		}
+		onKeys := e.consumer.OnAlsoKeys
 		if a.box == storage.Outbox {
 			cfg.Hand, cfg.Taker = e.dispatcher.Hand(), e.dispatcher
+			keys.Hand, keys.Taker, onKeys = cfg.Hand, e.dispatcher, e.dispatcher.OnAlsoKeys
 		}
-		a.retry = processor.NewAlso(cfg, a.keeper)
+		a.retry, a.order = processor.NewAlso(cfg, a.keeper), processor.NewAlsoOrder(keys, a.keeper)
+		onKeys(a.order)
 	}
 }
 

@@ -188,7 +188,7 @@ func (e *engines) run(root context.Context) {
 	})
 	loops := []func(context.Context){e.sendRetry.Run, e.handleRetry.Run, e.dispatcher.Order().Run, e.handleOrder.Run, e.waker.Run, e.collector.Run, e.versions.run}
 	for _, a := range e.also {
-		loops = append(loops, a.retry.Run)
+		loops = append(loops, a.retry.Run, a.order.Run)
 	}
 	for _, loop := range loops {
 		e.work.Go(func() { loop(take) })

@@ -13,9 +13,6 @@ import (
 	"github.com/capbus/gocap/storage"
 )
 
-// Health is how a bus fares; see gocap.Health.
-type Health = gocap.Health
-
 // healthTimeout bounds a check of the storage or the transport.
 const healthTimeout = 3 * time.Second
 
@@ -43,8 +40,8 @@ type waiting struct {
 // found out is told as an error in it. It costs the checks of storage and
 // transport and, on a storage that is a storage.Inspector, four short reads;
 // calls at the same time share them.
-func (b *Bus) Health(ctx context.Context) Health {
-	var h Health
+func (b *Bus) Health(ctx context.Context) gocap.Health {
+	var h gocap.Health
 	var w waiting
 	var all sync.WaitGroup
 	all.Go(func() { h.Storage = errText(b.checkStorage(ctx)) })
@@ -104,7 +101,7 @@ func (b *Bus) readWaiting(ctx context.Context) (w waiting, err error) {
 }
 
 // addWaiting puts what waits beside what the engines tell.
-func addWaiting(h *Health, w waiting) {
+func addWaiting(h *gocap.Health, w waiting) {
 	for _, o := range w.outbox {
 		h.Unsent = gocap.Backlog{Overdue: o.Overdue, Age: o.Age}
 	}
@@ -121,7 +118,7 @@ func addWaiting(h *Health, w waiting) {
 }
 
 // health tells how the engines fare. It waits for nothing.
-func (e *engines) health(h *Health) {
+func (e *engines) health(h *gocap.Health) {
 	h.Running = true
 	h.Sending = engineHealth(e.sending, e.dispatcher.Hand())
 	h.Handling = engineHealth(e.handling, e.consumer.Hand())
@@ -160,7 +157,7 @@ func wall(t time.Time) time.Time {
 }
 
 // judge draws the verdicts.
-func (b *Bus) judge(h *Health) {
+func (b *Bus) judge(h *gocap.Health) {
 	reason := func(bad bool, format string, args ...any) {
 		if bad {
 			h.Reasons = append(h.Reasons, fmt.Sprintf(format, args...))

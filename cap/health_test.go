@@ -20,7 +20,7 @@ import (
 	"github.com/capbus/gocap/transport/memqueue"
 )
 
-func wantHealth(t *testing.T, when string, h cap.Health, ok, alive, ready bool, reasons ...string) {
+func wantHealth(t *testing.T, when string, h gocap.Health, ok, alive, ready bool, reasons ...string) {
 	t.Helper()
 	if h.OK != ok || h.Alive != alive || h.Ready != ready {
 		t.Errorf("%s: ok %v, alive %v, ready %v; want %v, %v, %v (%q)", when, h.OK, h.Alive, h.Ready, ok, alive, ready, h.Reasons)
@@ -115,7 +115,7 @@ func TestHealthTellsWhatRunsAndWaits(t *testing.T) {
 		}
 		text, err := json.Marshal(h)
 		mustDo(t, err)
-		var back cap.Health
+		var back gocap.Health
 		mustDo(t, json.Unmarshal(text, &back))
 		if !strings.Contains(string(text), `"ok":true`) || strings.Contains(string(text), "broker_away") || back.LongestRun.Topic != "t" {
 			t.Errorf("as JSON: %s", text)

@@ -236,6 +236,28 @@ func TestKeyedMessagesAreSentAtOnce(t *testing.T) {
 	})
 }
 
+// TestASuccessInTheInboxTransactionLetsTheNextOfItsKeyGo at once, as any other
+// success does.
+func TestASuccessInTheInboxTransactionLetsTheNextOfItsKeyGo(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		j := newJournal()
+		r := running(t, cap.Options{PollInterval: 14 * time.Second}, subscribe.To("t", func(ctx context.Context, _ turn) error {
+			_, err := cap.TxFromContext(ctx)
+			j.add("x")
+			return err
+		}, subscribe.Ordered()))
+		elapse(29 * time.Second) // the next looks are 13 s away
+		for n := 1; n <= 20; n++ {
+			r.say(t, "t", turn{"k", n})
+		}
+		elapse(50 * time.Millisecond)
+		if got := len(j.all()); got != 20 {
+			t.Errorf("%d of 20 were handled within 50 ms", got)
+		}
+	})
+}
+
 // TestRowsWithAKeyAreServedWithoutOrdered: those that came while the
 // subscription was ordered.
 func TestRowsWithAKeyAreServedWithoutOrdered(t *testing.T) {

@@ -36,5 +36,6 @@ func (b *Bus) Resume(group string) error {
 		return fmt.Errorf("cap: resume: %w", err)
 	}
 	e.handleRetry.Kick()
+	e.handleOrder.Kick()
 	return nil
 }

@@ -3,6 +3,7 @@ package cap_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -146,6 +147,36 @@ func TestRowsOfAPausedGroupStayInTheTable(t *testing.T) {
 		elapse(2 * time.Minute)
 		if got := j.sorted(); !slices.Equal(got, []string{"dead", "dead", "fails"}) {
 			t.Errorf("after the next start: %v", got)
+		}
+	})
+}
+
+// TestAPausedGroupTakesNoKeysOver: rows with a key that nobody owns are for those
+// who go on; and Resume finds its own at once.
+func TestAPausedGroupTakesNoKeysOver(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		j := newJournal()
+		h := subscribe.To("t", func(context.Context, turn) error { j.add("x"); return nil }, subscribe.Ordered())
+		old := running(t, cap.Options{}, subscribe.To("t", func(context.Context, turn) error { return subscribe.Snooze(time.Minute) }, subscribe.Ordered()))
+		for n := range 4 {
+			old.say(t, "t", turn{fmt.Sprint(n), 1})
+		}
+		elapse(time.Second)
+		r := old.again(t, cap.Options{PollInterval: 14 * time.Second}, h).start(t)
+		mustDo(t, r.Pause("test"))
+		mustDo(t, old.Stop(t.Context()))
+		owner := old.store.Records(storage.Inbox)[0].Owner
+		elapse(2 * time.Minute)
+		for _, rec := range old.store.Records(storage.Inbox) {
+			if rec.Owner != owner {
+				t.Errorf("the paused one has taken a row with the key %q", rec.Key)
+			}
+		}
+		mustDo(t, r.Resume("test"))
+		elapse(time.Second)
+		if n := len(j.all()); n != 4 {
+			t.Errorf("%d of 4 handled within a second", n)
 		}
 	})
 }

@@ -3,6 +3,7 @@ package cap_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -99,6 +100,35 @@ func TestAlsoVersionsTakesTheRowsOfOthers(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAlsoVersionsTakesRowsWithAKey: those received and those not sent, each in
+// their order, one after another without waiting for a look each.
+func TestAlsoVersionsTakesRowsWithAKey(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		received, sent := newJournal(), newJournal()
+		old := running(t, cap.Options{}, subscribe.To("t", func(context.Context, turn) error { return subscribe.Snooze(time.Second) }, subscribe.Ordered()))
+		for n := 1; n <= 9; n++ {
+			if n == 5 {
+				elapse(time.Second)
+				mustDo(t, old.Stop(t.Context()))
+			}
+			old.say(t, "t", turn{"k", n})
+		}
+		old.again(t, cap.Options{Version: "v2", AlsoVersions: []string{"v1"}, PollInterval: 10 * time.Second}, subscribe.To("t", func(_ context.Context, m turn) error {
+			if m.N < 5 {
+				received.add(fmt.Sprint(m.N))
+			} else {
+				sent.add(fmt.Sprint(m.N))
+			}
+			return nil
+		}, subscribe.Ordered())).start(t)
+		elapse(25 * time.Second)
+		if r, s := fmt.Sprint(received.all()), fmt.Sprint(sent.all()); r != "[1 2 3 4]" || s != "[5 6 7 8 9]" {
+			t.Errorf("handled: %s that were received, %s that were not sent", r, s)
+		}
+	})
 }
 
 // TestAlsoVersionsWaitsForInstancesThatSendElsewhere: they may live for long.

@@ -12,5 +12,6 @@
 //   - idempotency/memtracker: this process alone, for tests and single instances.
 //
 // A handler that works in the inbox transaction (gormstore.Handle) needs none of
-// them for repeats of one message: the inbox knows its id.
+// them for repeats of one message: the inbox knows its id. If it has one all the
+// same, that must be gormtracker in the inbox transaction, see [Middleware].
 package idempotency

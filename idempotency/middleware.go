@@ -23,8 +23,17 @@ type KeyFunc func(ctx context.Context, m *transport.Message) (string, error)
 // whose key is in progress is snoozed for a second, which is no attempt. An empty
 // key ends the message as failed for good, with ErrNoKey.
 //
+// The key is done when the handler has returned nil, and the inbox transaction
+// commits after that. A handler that writes or publishes in it, or answers
+// (subscribe.Reply), needs a tracker whose key is committed with it: gormtracker
+// with Config.Tx. With another one a commit that fails takes those writes back,
+// and the next attempt finds the key done: they are lost.
+//
 //	subscribe.With(idempotency.Middleware(tracker, idempotency.MessageID))
 func Middleware(t Tracker, key KeyFunc) subscribe.Middleware {
+	if t == nil || key == nil {
+		return nil // With and Validate report it
+	}
 	return func(next subscribe.Handler) subscribe.Handler {
 		return subscribe.HandlerFunc(func(ctx context.Context, m *transport.Message) error {
 			k, err := key(ctx, m)
@@ -64,6 +73,9 @@ func MessageID(_ context.Context, m *transport.Message) (string, error) {
 // whatever id. The topic is no part of it. A body that cannot be decoded as T
 // ends the message as failed for good.
 func JSONKey[T any](key func(body T) string) KeyFunc {
+	if key == nil {
+		return nil
+	}
 	return func(_ context.Context, m *transport.Message) (string, error) {
 		var body T
 		if err := transport.JSON.Decode(m.Body, &body); err != nil {

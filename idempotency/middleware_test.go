@@ -90,6 +90,21 @@ func received(t *testing.T, bus *cap.Bus) []*operator.Message {
 	return l.Messages
 }
 
+// It is refused before anything runs.
+func TestMiddlewareNeedsATrackerAndAKey(t *testing.T) {
+	t.Parallel()
+	var work counter
+	for name, mw := range map[string]subscribe.Middleware{
+		"tracker":  idempotency.Middleware(nil, idempotency.MessageID),
+		"key":      idempotency.Middleware(memtracker.New(memtracker.Config{}), nil),
+		"JSON key": idempotency.Middleware(memtracker.New(memtracker.Config{}), idempotency.JSONKey[payment](nil)),
+	} {
+		if err := subscribe.To("paid", work.handle, subscribe.With(mw)).Validate(); err == nil || !strings.Contains(err.Error(), "a middleware is nil") {
+			t.Errorf("without a %s: %v", name, err)
+		}
+	}
+}
+
 // A message is handled again, because its success was lost: it has one effect.
 // Without the middleware it has three, which is what this test can tell.
 func TestARepeatedMessageHasOneEffect(t *testing.T) {

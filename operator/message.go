@@ -12,6 +12,7 @@ type Message struct {
 	Topic      string `json:"topic"`
 	Group      string `json:"group,omitempty"`      // Received
 	Subscriber string `json:"subscriber,omitempty"` // Received; empty: no subscription takes it
+	Key        string `json:"key,omitempty"`        // by which it is ordered; it waits for those before it
 
 	State     State  `json:"state"`
 	Attempts  int    `json:"attempts"` // answered with a failure so far

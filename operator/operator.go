@@ -177,7 +177,7 @@ func (o *Operator) Count(ctx context.Context, box Box, version string) (Counts, 
 func messageOf(box Box, r *storage.Row) *Message {
 	m := &Message{
 		ID: r.ID.String(), MessageID: r.MessageID, Box: box.String(), Version: r.Version,
-		Topic: r.Topic, Group: r.Group, Subscriber: r.Subscriber,
+		Topic: r.Topic, Group: r.Group, Subscriber: r.Subscriber, Key: r.Key,
 		State: r.State(), Attempts: r.Retries, Deaths: r.Takeovers, LastError: r.LastError,
 		AddedAt: r.AddedAt, DueAt: r.Position.DueAt, ExpiresAt: r.ExpiresAt,
 		Owned: r.Owner != 0, OwnerLiving: r.OwnerLiving, Bytes: r.Bytes, Body: r.Body,

@@ -14,6 +14,12 @@ func NewAlso(cfg NeedRetryConfig, keeper *rows.Keeper) *NeedRetry {
 	return NewNeedRetry(cfg)
 }
 
+// NewAlsoOrder is as NewAlso, for rows with a key.
+func NewAlsoOrder(cfg OrderConfig, keeper *rows.Keeper) *Order {
+	cfg.Keeper, cfg.Taker = keeper, unsignalledKeys{cfg.Taker}
+	return NewOrder(cfg)
+}
+
 // unsignalled is a taker that shares its signal with nobody.
 type unsignalled struct{ Taker }
 
@@ -23,6 +29,20 @@ func (unsignalled) Freed() <-chan struct{} { return nil }
 // up the bus's own.
 func (u unsignalled) Room() []storage.Lane {
 	lanes := u.Taker.Room()
+	for i := range lanes {
+		lanes[i].Limit = (lanes[i].Limit + 1) / 2
+	}
+	return lanes
+}
+
+// unsignalledKeys is unsignalled for rows with a key.
+type unsignalledKeys struct{ KeyTaker }
+
+func (unsignalledKeys) KeysFreed() <-chan struct{} { return nil }
+
+// KeyRoom implements KeyTaker: half of it.
+func (u unsignalledKeys) KeyRoom() []KeyLane {
+	lanes := u.KeyTaker.KeyRoom()
 	for i := range lanes {
 		lanes[i].Limit = (lanes[i].Limit + 1) / 2
 	}

@@ -94,7 +94,9 @@ func NewDispatcher(cfg DispatcherConfig, keeper *rows.Keeper, poll time.Duration
 	}
 	d.desk = rows.NewDesk(dc)
 	keeper.Pulse().Many = senders
-	keeper.Ask([]storage.Lane{{}}, nil)
+	for _, k := range d.keepers() {
+		k.Ask([]storage.Lane{{}}, nil)
+	}
 	d.retry = NewNeedRetry(NeedRetryConfig{
 		Keeper: keeper, Hand: &d.desk.Hand, Taker: d, Log: cfg.Log,
 		PollInterval: poll, BatchSize: cfg.BatchSize, MaxBytes: rows.MaxLookBytes, Locked: cfg.Locked, TakenOver: cfg.Trace.takenOver(cfg.Log),

@@ -5,6 +5,9 @@ import "github.com/capbus/gocap/internal/rows"
 // Order feeds it with rows that have a key; its Run does the work.
 func (d *Dispatcher) Order() *Order { return d.order }
 
+// OnAlsoKeys lets k know, too, of rows with a key. It is called before Run.
+func (d *Dispatcher) OnAlsoKeys(k rows.Keyed) { d.desk.Order(k) }
+
 // KeyRoom implements KeyTaker. Rows with a key have a window of their own: they
 // and the others do not hold up each other.
 func (d *Dispatcher) KeyRoom() []KeyLane {

@@ -26,7 +26,7 @@ func (c *Consumer) askGlances() {
 	groups := c.Groups()
 	c.cfg.Keeper.Ask(keys, groups)
 	for _, k := range c.cfg.Also {
-		k.Ask(nil, groups)
+		k.Ask(keys, groups)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 )
 
@@ -63,7 +64,7 @@ func Tagged(c any, opts ...Option) ([]Subscription, error) {
 		return nil, fmt.Errorf("subscribe.Tagged at %s: %s is not a struct with handlers, nor a pointer to one", s.place, given(c))
 	}
 	s.typ = v.Type()
-	fields := reflect.VisibleFields(s.typ)
+	fields := fieldsOf(s.typ, s.typ)
 	for _, f := range fields { // its prefix is needed first
 		if isClass(f) {
 			s.class(f)
@@ -110,6 +111,28 @@ func (s *tagged) where(field string) string {
 
 func (s *tagged) fail(field string, err error) {
 	s.errs = append(s.errs, fmt.Errorf("%s: %w", s.where(field), err))
+}
+
+// fieldsOf returns the fields of a struct, and those of structs embedded in it at
+// any depth, also what other fields of the name hide: it would be overlooked. The
+// names of those say where they are. in are the structs around, t the last.
+func fieldsOf(t reflect.Type, in ...reflect.Type) (fields []reflect.StructField) {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		fields = append(fields, f)
+		inner := f.Type
+		if inner.Kind() == reflect.Pointer {
+			inner = inner.Elem()
+		}
+		if !f.Anonymous || inner.Kind() != reflect.Struct || slices.Contains(in, inner) {
+			continue
+		}
+		for _, deep := range fieldsOf(inner, append(in[:len(in):len(in)], inner)...) {
+			deep.Name, deep.Index = f.Name+"."+deep.Name, append([]int{i}, deep.Index...)
+			fields = append(fields, deep)
+		}
+	}
+	return fields
 }
 
 func isClass(f reflect.StructField) bool { return f.Type == reflect.TypeFor[Class]() }

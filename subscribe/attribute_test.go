@@ -103,6 +103,10 @@ type embedded struct {
 	On subscribe.On[string] `cap:"deep"`
 }
 
+type again struct {
+	On subscribe.On[string] `cap:"deep"`
+}
+
 type notOn func(context.Context, string) error
 
 func wrongStructs() map[string]struct {
@@ -135,7 +139,21 @@ func wrongStructs() map[string]struct {
 		"pointer to On": {struct {
 			A *subscribe.On[string] `cap:"t"`
 		}{&on}, []string{"struct.A (", "not a subscribe.On"}},
-		"embedded": {struct{ embedded }{embedded{on}}, []string{"struct.On (", "embedded struct"}},
+		"embedded": {struct{ embedded }{embedded{on}}, []string{"struct.embedded.On (", "embedded struct"}},
+		"embedded twice": {struct {
+			embedded
+			again
+			A subscribe.On[string] `cap:"t"`
+		}{embedded{on}, again{on}, on}, []string{"embedded.On (", "again.On (", "embedded struct"}},
+		"embedded and hidden": {struct {
+			embedded
+			On string
+			A  subscribe.On[string] `cap:"t"`
+		}{embedded: embedded{on}, A: on}, []string{"embedded.On (", "embedded struct"}},
+		"embedded pointer": {struct {
+			*embedded
+			A subscribe.On[string] `cap:"t"`
+		}{A: on}, []string{"struct.embedded.On (", "embedded struct"}},
 		"class without tag": {struct {
 			subscribe.Class
 			A subscribe.On[string] `cap:"t"`

@@ -1,6 +1,7 @@
 package subscribe
 
 import (
+	"bytes"
 	"context"
 	"log/slog"
 	"time"
@@ -167,13 +168,15 @@ func (rt *route) record(base *storage.Record, key string) *storage.Record {
 	return &rec
 }
 
-// message is the mapping from a row of the inbox to what a handler gets.
+// message is the mapping from a row of the inbox to what a handler gets. The body
+// is a copy: middleware may change it in place, and the row is for later attempts
+// and, as it came, for other subscriptions.
 func message(rec *storage.Record) *transport.Message {
 	h, err := wire.DecodeHeaders(rec.Headers)
 	if err != nil {
 		h = map[string]string{} // written by us; the body still can be handled
 	}
-	return &transport.Message{ID: rec.MessageID, Topic: rec.Topic, Headers: h, Body: rec.Body}
+	return &transport.Message{ID: rec.MessageID, Topic: rec.Topic, Headers: h, Body: bytes.Clone(rec.Body)}
 }
 
 func nack(batch []transport.Delivery) {

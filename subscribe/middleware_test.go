@@ -36,6 +36,43 @@ func TestMiddlewareOfAllIsOutsideThatOfASubscription(t *testing.T) {
 	})
 }
 
+// TestMiddlewareMayChangeTheBodyInPlace, such as decrypt it: the next attempt, and
+// other subscriptions, have it as it came.
+func TestMiddlewareMayChangeTheBodyInPlace(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var bodies []string
+		decrypt := func(next subscribe.Handler) subscribe.Handler {
+			return subscribe.HandlerFunc(func(ctx context.Context, m *transport.Message) error {
+				for i := range m.Body {
+					m.Body[i] ^= 1
+				}
+				return next.Handle(ctx, m)
+			})
+		}
+		handle := func(_ context.Context, m *transport.Message) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if bodies = append(bodies, string(m.Body)); len(bodies) < 5 {
+				return errors.New("not yet")
+			}
+			return nil
+		}
+		r := running(t, nil, subscribe.To("t", handle, subscribe.Name("a"), subscribe.With(decrypt)), subscribe.To("t", handle, subscribe.Name("b"), subscribe.With(decrypt)))
+		r.send("t", "1", "l")
+		elapse(time.Hour)
+		if slices.Sort(bodies); len(bodies) < 6 || bodies[0] != "m" || bodies[len(bodies)-1] != "m" {
+			t.Errorf("bodies %q, want m alone", bodies)
+		}
+		for _, rec := range r.records() {
+			if string(rec.Body) != "l" {
+				t.Errorf("body of a row: %s", rec.Body)
+			}
+		}
+	})
+}
+
 func TestMiddlewareWithoutAHandlerIsRefused(t *testing.T) {
 	t.Parallel()
 	none := func(subscribe.Handler) subscribe.Handler { return nil }

@@ -29,6 +29,9 @@ func (c *Consumer) OnKeys(k Keys) {
 	c.desk.Order(k)
 }
 
+// OnAlsoKeys lets k know of them, too. It is called before Run.
+func (c *Consumer) OnAlsoKeys(k rows.Keyed) { c.desk.Order(k) }
+
 // KeyRoom says what each subscription can take; nothing is taken from it while
 // there is none. Rows with a key have a window of their own.
 func (c *Consumer) KeyRoom() []KeyRoom {
@@ -37,6 +40,9 @@ func (c *Consumer) KeyRoom() []KeyRoom {
 	}
 	var room []KeyRoom
 	for _, g := range c.groups {
+		if g.isPaused() {
+			continue
+		}
 		full := g.bytes.Load() > rows.MaxHandBytes
 		for _, rt := range g.routes {
 			r := KeyRoom{Group: g.name, Subscriber: rt.name, Ordered: rt.ordered}

@@ -160,7 +160,7 @@ func (c *Consumer) checkReply(topic string) error {
 
 // answerID is the same for every run of a message by a subscription.
 func answerID(rec *storage.Record) string {
-	sum := sha256.Sum256([]byte(strings.Join([]string{rec.Version, rec.Group, rec.Subscriber, rec.MessageID}, "\x00")))
+	sum := sha256.Sum256([]byte(strings.Join([]string{rec.Version, rec.Group, rec.Subscriber, rec.Topic, rec.MessageID}, "\x00")))
 	id := storage.ID(sum[:16])
 	id[6] = id[6]&0x0f | 0x80 // UUID version 8: of one's own making
 	id[8] = id[8]&0x3f | 0x80

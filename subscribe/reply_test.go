@@ -63,6 +63,26 @@ func TestWithoutAnInboxTheAnswerIsWrittenBeforeTheAck(t *testing.T) {
 	})
 }
 
+// TestMessagesOfTwoTopicsMayShareAnID, as in the inbox: each has its own answer.
+func TestMessagesOfTwoTopicsMayShareAnID(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newRetryBroker()
+		ids := map[string]bool{}
+		running(t, func(c *subscribe.ConsumerConfig) {
+			onBroker(b)(c)
+			replying(func(_ context.Context, out subscribe.Outgoing) error { ids[out.ID] = true; return nil })(c)
+		}, subscribe.Reply("t.*", func(context.Context, string) (string, error) { return "a", nil }, quick()))
+		for _, topic := range []string{"t.one", "t.two"} {
+			b.put(&queued{msg: &transport.Message{ID: "1", Topic: topic, Body: []byte(`""`), Headers: wanting("a")}})
+			elapse(time.Minute)
+		}
+		if len(ids) != 2 {
+			t.Errorf("answers have the ids %v", ids)
+		}
+	})
+}
+
 // TestAnAnswerWithoutATransactionCostsNoAttempt: it is the database's business.
 func TestAnAnswerWithoutATransactionCostsNoAttempt(t *testing.T) {
 	t.Parallel()

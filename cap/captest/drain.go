@@ -19,8 +19,8 @@ const (
 
 // Drain returns when all that is due has been done: what was published is sent and
 // handled, so is what the handlers have published, and so on. What is due later is
-// left: a delayed message, a message whose next attempt has to wait, one that
-// nobody takes. In a testing/synctest bubble, sleep until it is due, and drain
+// left: a delayed message, a message whose next attempt has to wait, what waits
+// behind that for its turn (cap.WithKey), one that nobody takes. In a testing/synctest bubble, sleep until it is due, and drain
 // again.
 //
 // It ends the test, and says what is not done, when that takes longer than a
@@ -62,12 +62,19 @@ func look(tb testing.TB, bus *cap.Bus) sight {
 	var s sight
 	for i, box := range []operator.Box{operator.Published, operator.Received} {
 		s.newest[i] = newest(tb, bus, box)
+		waits := map[string]bool{} // keys whose first message is due later
 		for _, m := range list(tb, bus, operator.Filter{Box: box, States: []operator.State{
 			operator.Scheduled, operator.Delayed, operator.Retrying, operator.Failed,
 		}}, false) {
 			// What is in work is due. A message that has failed for good is, while its
 			// callback runs.
-			if !m.DueAt.IsZero() && !m.DueAt.After(time.Now()) {
+			due := !m.DueAt.IsZero() && !m.DueAt.After(time.Now())
+			if m.Key != "" && m.State != operator.Failed {
+				turn := fmt.Sprintf("%q %q %q %q", m.Version, m.Group, m.Subscriber, m.Key)
+				waits[turn] = waits[turn] || !due
+				due = !waits[turn]
+			}
+			if due {
 				s.due = append(s.due, m)
 			}
 		}

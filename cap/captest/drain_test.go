@@ -132,3 +132,33 @@ func TestDrainOfABusThatDoesNotRun(t *testing.T) {
 		captest.Drain(tb, bus)
 	}).wantFatal(t, "the bus does not run", `published`, `topic "placed"`)
 }
+
+// What waits behind a message of its key that is due later is due later, too.
+func TestDrainLeavesWhatWaitsBehindItsKey(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var handled atomic.Int32
+		late := time.Now().Add(time.Hour)
+		bus := captest.New(t, subscribe.To("placed", func(context.Context, order) error {
+			if wait := time.Until(late); wait > 0 {
+				return subscribe.Snooze(wait)
+			}
+			handled.Add(1)
+			return nil
+		}, subscribe.Ordered()))
+		publish(t, bus, "nobody", order{7}, cap.WithKey("b")) // holds up its key in the outbox
+		publish(t, bus, "placed", order{7}, cap.WithKey("b"))
+		publish(t, bus, "placed", order{7}, cap.WithKey("a"))
+		publish(t, bus, "placed", order{8}, cap.WithKey("a"))
+		begun := time.Now()
+		captest.Drain(t, bus)
+		if took := time.Since(begun); took > time.Second {
+			t.Errorf("took %s", took)
+		}
+		<-time.After(time.Until(late))
+		captest.Drain(t, bus)
+		if n := handled.Load(); n != 2 {
+			t.Errorf("%d handled, want 2", n)
+		}
+	})
+}

@@ -162,8 +162,10 @@ func (t *Tracker) caller(ctx context.Context) (*gorm.DB, error) {
 		return t.tx, nil
 	}
 	if t.cfg.Tx == nil {
-		if r := runningIn(ctx); r != nil && r.db == t.db {
-			return r.tx, nil
+		for r := runningIn(ctx); r != nil; r = r.outer {
+			if r.db == t.db {
+				return r.tx, nil
+			}
 		}
 		return nil, nil
 	}

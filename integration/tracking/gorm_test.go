@@ -113,6 +113,30 @@ func TestInTheCallersTransaction(t *testing.T) {
 	})
 }
 
+// A Once of another database in between does not hide the transaction of the
+// outer one, which it would wait for.
+func TestOnceJoinsTheOuterOneThroughAnother(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, d database) {
+		t.Helper()
+		db := d.openNew(t).DB()
+		tr, other := tracker(t, db, gormtracker.Config{}), tracker(t, d.openNew(t).DB(), gormtracker.Config{})
+		once := func(answer error) error {
+			return tr.Once(t.Context(), "a", func(ctx context.Context) error {
+				return other.Once(ctx, "x", func(ctx context.Context) error {
+					return errors.Join(tr.Once(ctx, "b", func(context.Context) error { return nil }), answer)
+				})
+			})
+		}
+		if err := once(errNo); !errors.Is(err, errNo) || strings.Contains(err.Error(), "\n") {
+			t.Fatal(err)
+		}
+		wantKeys(t, tr, map[string]bool{"a": false, "b": false})
+		must(t, once(nil))
+		wantKeys(t, tr, map[string]bool{"a": true, "b": true})
+	})
+}
+
 func wantKeys(t *testing.T, tr *gormtracker.Tracker, keys map[string]bool) {
 	t.Helper()
 	for key, want := range keys {

@@ -68,7 +68,8 @@ type Config struct {
 	Waiting int
 }
 
-// Keyed is told of rows in hand that have a key. It does not block.
+// Keyed is told of rows in hand that have a key, also of those that it has not
+// found. It does not block.
 type Keyed interface {
 	// Final tells that the row is final, or another's: the next one of its key may
 	// go. It may be told again.
@@ -89,7 +90,7 @@ type Desk struct {
 	callbacks callbacks
 
 	closing chan struct{} // closed by Close
-	keys    Keyed         // nil: nobody asks
+	keys    []Keyed       // each knows which rows are its own
 
 	// mu is held, for reading, across Config.Start, which does not block: so
 	// nothing starts once Drain has returned.
@@ -109,8 +110,8 @@ func NewDesk(cfg Config) *Desk {
 	return d
 }
 
-// Order tells k of rows with a key. It is called before Run.
-func (d *Desk) Order(k Keyed) { d.keys = k }
+// Order tells k, too, of rows with a key. It is called before Run.
+func (d *Desk) Order(k Keyed) { d.keys = append(d.keys, k) }
 
 // Run works until Close is called and all outcomes are stored. Rows are started
 // and callbacks made on the context work; outcomes are stored until last ends.
@@ -222,8 +223,8 @@ func (d *Desk) settled(r *Row, o storage.Outcome, stored bool) {
 	case o.Kind == storage.Retry || o.Kind == storage.Postpone:
 		passed := d.Hand.LeaveDue(r.ID)
 		d.cfg.Freed([]*Row{r})
-		if r.Key != "" && d.keys != nil {
-			d.keys.Left(r, o.After)
+		if r.Key != "" && len(d.keys) > 0 {
+			d.left(r, o.After)
 			return
 		}
 		d.cfg.Later(o.After, passed)
@@ -235,8 +236,20 @@ func (d *Desk) settled(r *Row, o storage.Outcome, stored bool) {
 }
 
 func (d *Desk) final(r *Row) {
-	if r.Key != "" && d.keys != nil {
-		d.keys.Final(r)
+	if r.Key == "" {
+		return
+	}
+	for _, k := range d.keys {
+		k.Final(r)
+	}
+}
+
+func (d *Desk) left(r *Row, in time.Duration) {
+	if r.Key == "" {
+		return
+	}
+	for _, k := range d.keys {
+		k.Left(r, in)
 	}
 }
 
@@ -251,7 +264,7 @@ func (d *Desk) tell(r *Row, o storage.Outcome, stored bool) {
 // transaction of its handler.
 func (d *Desk) Committed(r *Row, o storage.Outcome) {
 	d.tell(r, o, true)
-	d.leave(r)
+	d.Done(r)
 }
 
 // Done takes a row out of the hand whose outcome is stored already, or which
@@ -282,8 +295,6 @@ func (d *Desk) leave(rs ...*Row) {
 	}
 	d.cfg.Freed(rs)
 	for _, r := range rs {
-		if r.Key != "" && d.keys != nil {
-			d.keys.Left(r, -1)
-		}
+		d.left(r, -1)
 	}
 }

@@ -24,6 +24,9 @@ import (
 // Outside a handler of a running bus the error is storage.ErrNoTx; it is an
 // error, too, when the bus keeps its inbox in another kind of storage.
 func Handle[T any](fn func(ctx context.Context, tx *gorm.DB, msg T) error) func(context.Context, T) error {
+	if fn == nil {
+		return nil // who registers it is told
+	}
 	return func(ctx context.Context, msg T) error {
 		db, err := txFromContext(ctx)
 		if err != nil {
@@ -35,6 +38,9 @@ func Handle[T any](fn func(ctx context.Context, tx *gorm.DB, msg T) error) func(
 
 // SQLHandle is as Handle, but for functions that work with a *sql.Tx.
 func SQLHandle[T any](fn func(ctx context.Context, tx *sql.Tx, msg T) error) func(context.Context, T) error {
+	if fn == nil {
+		return nil // who registers it is told
+	}
 	return func(ctx context.Context, msg T) error {
 		db, err := txFromContext(ctx)
 		if err != nil {

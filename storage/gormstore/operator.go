@@ -220,9 +220,9 @@ func operated(rows *sql.Rows, looked *int, last *int64) (*storage.Row, error) {
 		status, retries, takeovers                             sql.NullInt32
 		version, topic, group, subscriber, message, lastError  sql.NullString
 		living                                                 sql.NullBool
-		id                                                     []byte
+		id, key                                                []byte
 	)
-	err := rows.Scan(looked, &end, &seq, &id, &version, &topic, &group, &subscriber, &message, &owner, &status, &retries,
+	err := rows.Scan(looked, &end, &seq, &id, &version, &topic, &group, &subscriber, &message, &key, &owner, &status, &retries,
 		&takeovers, &lastError, &due, &wait, &added, &age, &expires, &bytes, &living)
 	*last = end.Int64
 	if err != nil || !seq.Valid {
@@ -230,7 +230,7 @@ func operated(rows *sql.Rows, looked *int, last *int64) (*storage.Row, error) {
 	}
 	rec := &storage.Record{
 		ID: storage.ID(id), Version: version.String, Topic: topic.String, Owner: owner.Int64,
-		Group: group.String, Subscriber: subscriber.String, MessageID: message.String,
+		Group: group.String, Subscriber: subscriber.String, MessageID: message.String, Key: string(key),
 		Position: storage.Position{Seq: seq.Int64}, Status: storage.Status(status.Int32), Final: expires.Valid, //nolint:gosec // it is a smallint
 		Retries: int(retries.Int32), Takeovers: int(takeovers.Int32), LastError: lastError.String, Age: max(micros(-age.Int64), 0),
 	}

@@ -245,7 +245,7 @@ func (o opSQL) columns() string {
 		names = o.text(`r.group_name`) + `, ` + o.text(`r.subscriber`) + `, ` + o.text(`r.message_id`)
 	}
 	return `r.seq, ` + o.id() + `, ` + o.text(`r.version`) + `, ` + o.text(`r.name`) + `, ` + names +
-		`, r.owner, r.status, r.retries, r.takeovers, ` + o.text(`r.last_error`) + `, ` +
+		`, r.ordering_key, r.owner, r.status, r.retries, r.takeovers, ` + o.text(`r.last_error`) + `, ` +
 		o.micros(`r.due_at`) + `, ` + o.until(`r.due_at`) + `, ` + o.micros(`r.added_at`) + `, ` + o.until(`r.added_at`) +
 		`, ` + o.micros(`r.expires_at`) + `, ` + o.size() +
 		`, EXISTS (SELECT 1 FROM ` + o.heartbeats() + ` WHERE number = r.owner AND ended_at IS NULL AND ` +

@@ -121,3 +121,11 @@ func TestTheContextBoundsATransactionsLife(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestHandleOfNothing gives nil, which a subscription refuses.
+func TestHandleOfNothing(t *testing.T) {
+	t.Parallel()
+	if gormstore.Handle[string](nil) != nil || gormstore.SQLHandle[string](nil) != nil {
+		t.Error("a handler of a nil function would panic with each message")
+	}
+}

@@ -109,8 +109,8 @@ func inspectOwners(e *env) {
 		for place := range 3 {
 			group := oldest + string(rune('a'+place))
 			ms := []storage.Member{e.join(storage.Inbox), e.join(storage.Inbox), e.join(storage.Inbox)}
-			begun := time.Now()
 			e.accept(ms[place], e.delivery(group, oldest))
+			begun := time.Now()
 			least := e.older(begun)
 			for _, m := range ms {
 				e.accept(m, e.delivery(group, "s"), e.delivery(group, "t"), e.delivery(group, "u"), e.delivery(group, ""))

@@ -116,6 +116,9 @@ func operatorKeys(e *env) {
 	e.must(err, "list")
 	found := idsOf(recordsOf(l.Rows))
 	for _, r := range recs {
+		if got := e.mustRead(o, storage.Inbox, r.ID).Key; got != r.Key {
+			e.Errorf("a row with the key %q has %q", r.Key, got)
+		}
 		n := 0
 		for _, id := range found {
 			if id == r.ID {

@@ -3,6 +3,8 @@ package rabbitmq_test
 import (
 	"context"
 	"errors"
+	"os"
+	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -10,6 +12,20 @@ import (
 	"github.com/capbus/gocap/transport"
 	"github.com/capbus/gocap/transport/rabbitmq"
 )
+
+// load is how many messages are under way: GOCAP_FAULT_MESSAGES, else n.
+func load(t *testing.T, n int) int {
+	t.Helper()
+	text, set := os.LookupEnv("GOCAP_FAULT_MESSAGES")
+	if !set {
+		return n
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
 
 // onNode returns a transport on a node of the test's own.
 func onNode(t *testing.T, n *node, cfg rabbitmq.Config) *rabbitmq.Transport {
@@ -27,7 +43,8 @@ func onNode(t *testing.T, n *node, cfg rabbitmq.Config) *rabbitmq.Transport {
 
 // TestFaults breaks a broker while many messages are under way: all arrive, none
 // is charged with an attempt, and they move again within 2 s of an independent
-// client's success. One node serves all cases, one after another.
+// client's success. One node serves all cases, one after another. With
+// GOCAP_FAULT_MESSAGES=50000 there are as many in each.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, "consumer_timeout = 2000")
@@ -65,18 +82,19 @@ func faultAbsent(t *testing.T, n *node) {
 	if err := tr.Check(t.Context()); !errors.Is(err, transport.ErrUnavailable) {
 		t.Errorf("check without a broker: %v, want ErrUnavailable", err)
 	}
-	f.send(500, 50)
+	all := load(t, 500)
+	f.send(all, 50)
 	f.until("a send has failed", func() bool { return f.errs[transport.ErrUnavailable.Error()] > 100 })
 	n.boot()
 	f.resumed(n.up())
-	f.complete(500)
+	f.complete(all)
 }
 
 func faultRestart(t *testing.T, n *node) {
 	t.Helper()
 	for _, kind := range []rabbitmq.QueueKind{rabbitmq.Quorum, rabbitmq.Classic} {
 		f := newTraffic(t, onNode(t, n, rabbitmq.Config{Queue: kind}))
-		const each = 4000
+		each := load(t, 12000) / 3
 		for range 3 {
 			f.send(each, 100)
 		}
@@ -94,7 +112,7 @@ func faultRestart(t *testing.T, n *node) {
 func faultKill(t *testing.T, n *node) {
 	t.Helper()
 	f := newTraffic(t, onNode(t, n, rabbitmq.Config{Queue: rabbitmq.Classic}))
-	const each = 4000
+	each := load(t, 12000) / 3
 	for range 3 {
 		f.send(each, 100)
 	}
@@ -109,7 +127,7 @@ func faultCut(t *testing.T, n *node) {
 	t.Helper()
 	c := newCutter(t, n.host())
 	f := newTraffic(t, onNode(t, n, rabbitmq.Config{URL: "amqp://guest:guest@" + c.addr() + "/"}))
-	const each = 4000
+	each := load(t, 12000) / 3
 	for range 3 {
 		f.send(each, 100)
 	}
@@ -124,7 +142,7 @@ func faultCut(t *testing.T, n *node) {
 func faultClosed(t *testing.T, n *node) {
 	t.Helper()
 	f := newTraffic(t, onNode(t, n, rabbitmq.Config{}))
-	const each = 6000
+	each := load(t, 18000) / 3
 	for range 3 {
 		f.send(each, 100)
 	}
@@ -139,7 +157,7 @@ func faultClosed(t *testing.T, n *node) {
 func faultExchange(t *testing.T, n *node) {
 	t.Helper()
 	f := newTraffic(t, onNode(t, n, rabbitmq.Config{RefreshInterval: 300 * time.Millisecond}))
-	const each = 4000
+	each := load(t, 12000) / 3
 	for range 3 {
 		f.send(each, 100)
 	}
@@ -159,7 +177,7 @@ func faultQueue(t *testing.T, n *node) {
 	for _, kind := range []rabbitmq.QueueKind{rabbitmq.Quorum, rabbitmq.Classic} {
 		f := newTraffic(t, onNode(t, n, rabbitmq.Config{Queue: kind}))
 		r := rawDial(t, n.url())
-		const each = 500
+		each := load(t, 6000) / 12
 		for wave := range 4 {
 			for range 3 {
 				f.send(each, 50)
@@ -190,7 +208,8 @@ func faultTimeout(t *testing.T, n *node) {
 	if err := tr.Send(ctx, []*transport.Message{message("slow", "")})[0]; err != nil {
 		t.Fatal(err)
 	}
-	f.send(2000, 20)
+	all := load(t, 2000)
+	f.send(all, 20)
 	var late transport.Delivery
 	err := tr.Receive(ctx, src, func(dctx context.Context, batch []transport.Delivery) {
 		late = batch[0]
@@ -211,14 +230,14 @@ func faultTimeout(t *testing.T, n *node) {
 	}); err != nil || ctx.Err() != nil {
 		t.Errorf("it did not come again: %v, %v", err, ctx.Err())
 	}
-	f.complete(2000)
+	f.complete(all)
 }
 
 func faultAlarm(t *testing.T, n *node) {
 	t.Helper()
 	tr := onNode(t, n, rabbitmq.Config{})
 	f := newTraffic(t, tr)
-	const each = 4000
+	each := load(t, 12000) / 3
 	for range 3 {
 		f.send(each, 100)
 	}

@@ -135,7 +135,7 @@ func (f *traffic) note(err error) {
 // until waits for a condition, which is looked at when anything moves.
 func (f *traffic) until(what string, is func() bool) {
 	f.t.Helper()
-	overdue := time.NewTimer(2 * wait)
+	overdue := time.NewTimer(2*wait + time.Duration(load(f.t, 0))*time.Millisecond*5)
 	defer overdue.Stop()
 	for {
 		f.mu.Lock()
