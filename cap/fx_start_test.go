@@ -117,9 +117,9 @@ func TestABusThatDoesNotStartIsNotTheDefault(t *testing.T) { //nolint:parallelte
 	}
 	var bus *cap.Bus
 	app := func(opts ...fx.Option) *fx.App {
-		return fx.New(append(opts, fx.NopLogger, adapters(), fx.Provide(cap.Module), noHandlers(), fx.Populate(&bus))...)
+		return fx.New(fx.NopLogger, adapters(), fx.Provide(cap.Module), noHandlers(), fx.Populate(&bus), fx.Options(opts...))
 	}
-	if err := app(fx.Invoke(func() error { return errors.New("no") })).Err(); err == nil || cap.Default() != nil {
+	if err := app(fx.Invoke(func() error { return errors.New("no") })).Err(); err == nil || bus == nil || cap.Default() != nil {
 		t.Errorf("fx.New: %v; the default bus is %p", err, cap.Default())
 	}
 	second := app()

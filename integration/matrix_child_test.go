@@ -20,7 +20,9 @@ import (
 // returns when one message is in its handler and another in its sender.
 func startMatrixChild(t *testing.T, args []string) (kill func()) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), os.Args[0]) //nolint:gosec // this test binary
+	ctx, end := context.WithTimeout(t.Context(), 2*patience)
+	t.Cleanup(end)
+	cmd := exec.CommandContext(ctx, os.Args[0]) //nolint:gosec // this test binary
 	cmd.Env = append(os.Environ(), childEnv+"=matrix", "GOCAP_MATRIX_CHILD="+strings.Join(args, "\n"))
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
@@ -28,7 +30,7 @@ func startMatrixChild(t *testing.T, args []string) (kill func()) {
 	must(t, cmd.Start())
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil || line != "ready\n" {
-		t.Errorf("the child said %q, %v", line, err)
+		t.Fatalf("the child said %q, %v: %v", line, err, cmd.Wait())
 	}
 	return func() {
 		must(t, cmd.Process.Kill())
