@@ -99,6 +99,7 @@ func TestAPauseIsOneInstancesOwn(t *testing.T) {
 		mustDo(t, ra.Resume("test"))
 		elapse(time.Second) // in process, a group that nobody receives takes nothing
 		mustDo(t, rb.Pause("test"))
+		synctest.Wait() // until its receiver has ended: what comes before is its own
 		publishAll(t, ra, "t", names("m", 10)...)
 		elapse(5 * time.Second)
 		if len(a.all()) != 10 || len(b.all()) != 30 {
