@@ -1,6 +1,7 @@
 package gormstore
 
 import (
+	"context"
 	"sync"
 	"time"
 
@@ -73,4 +74,42 @@ func (t *trails) note(given, marked []storage.Lane, seen []int, kept []candidate
 		}
 		t.of[key] = at
 	}
+}
+
+// alongTrails is candidates of lanes by their due times.
+func (m *member) alongTrails(ctx context.Context, db querier, q storage.Query, some bool) ([]candidate, error) {
+	marked, pairs, rest := m.trails.follow(q.Lanes)
+	if !some || len(pairs) == 0 {
+		lanes := make([]storage.Lane, len(rest))
+		for i, lane := range rest {
+			lanes[i] = q.Lanes[lane]
+		}
+		more, err := m.orphanage(ctx, db, storage.Query{Lanes: lanes})
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range more {
+			p.lane = rest[p.lane]
+			pairs = append(pairs, p)
+		}
+	}
+	var found []candidate
+	if some {
+		for _, p := range pairs {
+			found = append(found, candidate{pair: p})
+		}
+		return found, nil
+	}
+	given := q.Lanes
+	q.Lanes = marked
+	if err := m.walk(ctx, db, &found, q, pairs); err != nil {
+		return nil, err
+	}
+	seen := make([]int, len(q.Lanes))
+	for _, c := range found {
+		seen[c.lane]++
+	}
+	kept := withinLimits(found, q)
+	m.trails.note(given, marked, seen, kept)
+	return kept, nil
 }
