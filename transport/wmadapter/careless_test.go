@@ -1,0 +1,73 @@
+package wmadapter_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/capbus/gocap/transport"
+	"github.com/capbus/gocap/transport/wmadapter"
+)
+
+// A function of the user's that returns neither a subscriber nor an error must not
+// end the process when the receiver does.
+func TestNoSubscriberAndNoError(t *testing.T) {
+	t.Parallel()
+	tr := wmadapter.New(wmadapter.Config{Subscriber: wmadapter.PerTopic(func(string, string) (message.Subscriber, error) {
+		return nil, nil //nolint:nilnil // the careless user
+	})})
+	err := tr.Receive(t.Context(), transport.Source{Group: "g", Topics: []string{"t"}, Window: 1}, nil)
+	if !errors.Is(err, transport.ErrUnavailable) || !strings.Contains(err.Error(), "returned nil") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A subscription without a channel would be silent for ever.
+func TestNoChannelAndNoError(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, done := receiveFrom(t, nil)
+		synctest.Wait()
+		select {
+		case err := <-done:
+			if !errors.Is(err, transport.ErrUnavailable) || !strings.Contains(err.Error(), "no channel") {
+				t.Errorf("got %v", err)
+			}
+		default:
+			t.Error("Receive goes on, and nothing can come")
+		}
+	})
+}
+
+// A subscriber need not end the context of a message when it has dealt with the ack:
+// what was acked must not stay in memory for that.
+func TestContextsThatDoNotEndKeepNothing(t *testing.T) {
+	t.Parallel()
+	const n, size = 400, 256 << 10
+	in := make(chan *message.Message)
+	got, _ := receiveFrom(t, in)
+	life, end := context.WithCancel(t.Context())
+	defer end()
+	before := heap()
+	for range n {
+		wm := message.NewMessage("1", make([]byte, size))
+		wm.SetContext(life)
+		in <- wm
+		check(t, (<-got).Ack())
+	}
+	if kept := heap() - before; kept > n*size/2 {
+		t.Errorf("%d MiB are kept of %d that were acked", kept>>20, n*size>>20)
+	}
+}
+
+func heap() int64 {
+	runtime.GC()
+	var s runtime.MemStats
+	runtime.ReadMemStats(&s)
+	return int64(s.HeapAlloc) //nolint:gosec // it is no such size
+}
