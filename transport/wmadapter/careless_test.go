@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -70,4 +73,52 @@ func heap() int64 {
 	var s runtime.MemStats
 	runtime.ReadMemStats(&s)
 	return int64(s.HeapAlloc) //nolint:gosec // it is no such size
+}
+
+// In an outage that a Publisher notices slowly, the time of a Send is over before each
+// half has had its call: those cost no attempt, or an hour of it would end them all.
+func TestSlowFailuresCostNoAttempts(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		tr := over(&foreign{publish: func(string, ...*message.Message) error {
+			<-time.After(700 * time.Millisecond)
+			return errors.New("connection refused")
+		}})
+		attempts := 0
+		for _, err := range tr.Send(t.Context(), many("t", 100)) {
+			if !errors.Is(err, transport.ErrUnavailable) {
+				attempts++
+			}
+		}
+		if attempts > 13 { // what was under way when the time was over
+			t.Errorf("%d of 100 messages count as attempts", attempts)
+		}
+		<-time.After(time.Second) // for the last call to return
+	})
+}
+
+// What has not had its turn when the Send is over is not published any more.
+func TestAfterTheEndNothingIsPublished(t *testing.T) {
+	t.Parallel()
+	var calls atomic.Int32
+	tr := over(&foreign{publish: func(string, ...*message.Message) error { calls.Add(1); return nil }},
+		func(c *wmadapter.Config) { c.BatchSize = 1 })
+	ctx, end := context.WithCancel(t.Context())
+	end()
+	for _, err := range tr.Send(ctx, many("t", 40)) {
+		if !errors.Is(err, transport.ErrUnavailable) {
+			t.Errorf("got %v", err)
+		}
+	}
+	if calls.Load() != 0 {
+		t.Errorf("%d calls of Publish", calls.Load())
+	}
+}
+
+func many(topic string, n int) []*transport.Message {
+	msgs := make([]*transport.Message, n)
+	for i := range msgs {
+		msgs[i] = msg(topic, strconv.Itoa(i))
+	}
+	return msgs
 }
