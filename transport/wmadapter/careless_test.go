@@ -115,6 +115,35 @@ func TestAfterTheEndNothingIsPublished(t *testing.T) {
 	}
 }
 
+// A UUID says nothing where there is an id: a foreign program may use one for all.
+func TestOneUUIDForManyMessages(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		in := make(chan *message.Message)
+		give := func(id string) context.CancelFunc {
+			wm := message.NewMessage("1", nil)
+			wm.Metadata.Set(transport.HeaderID, id)
+			ctx, cancel := context.WithCancel(t.Context())
+			wm.SetContext(ctx)
+			in <- wm
+			synctest.Wait()
+			return cancel
+		}
+		got, _ := receiveFrom(t, in)
+		takeBack := give("a")
+		d := <-got
+		takeBack()
+		check(t, d.Ack())
+		defer give("b")()
+		select {
+		case d := <-got:
+			check(t, d.Ack())
+		default:
+			t.Error("another message counts as the one that was acked")
+		}
+	})
+}
+
 func many(topic string, n int) []*transport.Message {
 	msgs := make([]*transport.Message, n)
 	for i := range msgs {

@@ -34,7 +34,7 @@ func (it *item) came(wm *message.Message) {
 	it.ignore = context.AfterFunc(wm.Context(), func() { it.gone(wm) })
 }
 
-func (it *item) key() string { return it.topic + "\x00" + it.wm.UUID }
+func (it *item) key() string { return it.topic + "\x00" + idOf(it.wm) }
 
 // lost reports whether the subscriber has taken the message back: an ack counts for
 // nothing.
@@ -50,7 +50,7 @@ func (r *receiver) returned(topic string, wm *message.Message) bool {
 	it := r.held[key]
 	_, owed := r.owed[key]
 	switch {
-	case r.closed || wm.UUID == "":
+	case r.closed || idOf(wm) == "":
 		return false
 	case owed:
 		delete(r.owed, key)
@@ -128,7 +128,7 @@ func (d *delivery) Ack() error {
 			it.ack()
 			return nil
 		}
-		if it.wm.UUID == "" || len(it.r.owed) >= maxOwed {
+		if idOf(it.wm) == "" || len(it.r.owed) >= maxOwed {
 			return errNotInHand
 		}
 		it.r.owed[key] = struct{}{}
