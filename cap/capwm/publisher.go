@@ -78,7 +78,7 @@ func (p *publisher) publish(ctx context.Context, topic string, wm *message.Messa
 	if body.Body == nil {
 		body.Body = []byte{}
 	}
-	opts := options(topic, wm)
+	opts := options(ctx, topic, wm)
 	err := p.bus.Publish(ctx, nil, topic, body, opts...)
 	if p.noTx && errors.Is(err, cap.ErrNoTx) {
 		return p.bus.Publish(ctx, cap.NoTx, topic, body, opts...)
@@ -86,7 +86,7 @@ func (p *publisher) publish(ctx context.Context, topic string, wm *message.Messa
 	return err
 }
 
-func options(topic string, wm *message.Message) []cap.PublishOption {
+func options(ctx context.Context, topic string, wm *message.Message) []cap.PublishOption {
 	var opts []cap.PublishOption
 	for k, v := range wm.Metadata {
 		switch k {
@@ -108,7 +108,7 @@ func options(topic string, wm *message.Message) []cap.PublishOption {
 	}
 	from := []string{topic, wm.UUID}
 	if wm.Metadata[transport.HeaderID] != "" {
-		if info, ok := cap.InfoFromContext(wm.Context()); ok {
+		if info, ok := cap.InfoFromContext(ctx); ok {
 			from = append(from, info.Group, info.Subscriber)
 		}
 	} else if _, err := storage.ParseID(wm.UUID); err == nil {

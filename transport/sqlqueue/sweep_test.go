@@ -85,7 +85,7 @@ func TestASweepThatIsHeldUp(t *testing.T) {
 	d := db(t, dsn)
 	tx, err := d.BeginTx(t.Context(), nil)
 	must(t, err)
-	defer tx.Rollback() //nolint:errcheck // it is over
+	defer tx.Rollback()
 	_, err = tx.ExecContext(t.Context(), `SELECT FROM cap_queue_deliveries WHERE group_id = 2 FOR UPDATE`)
 	must(t, err)
 	in := receive(t, tr, source("served", 1))
