@@ -2,6 +2,7 @@ package capwm
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,6 +15,10 @@ import (
 
 type messageKey struct{}
 
+// errNoContext: without it the handler would run outside of the inbox transaction,
+// and no stop would reach it.
+var errNoContext = errors.New("capwm: the middleware passed on a message without the context of the one that it got; after Copy, use SetContext")
+
 // Middleware makes Watermill's middleware one of a subscription:
 //
 //	subscribe.With(capwm.Middleware(middleware.Recoverer))
@@ -24,6 +29,8 @@ type messageKey struct{}
 // success. Some things are worth knowing:
 //
 //   - Ack and Nack of the message do nothing; InstantAck has no effect.
+//   - A copy of the message needs its context (SetContext), which Copy leaves out: it
+//     holds the inbox transaction. Without it the attempt fails.
 //   - A middleware that returns messages is an error: a subscription has no topic
 //     to publish them to. The handler publishes with cap.Publish.
 //   - Retry tries again at once, with the message in hand; the bus counts all of it
@@ -39,7 +46,11 @@ type messageKey struct{}
 func Middleware(m message.HandlerMiddleware) subscribe.Middleware {
 	return func(next subscribe.Handler) subscribe.Handler {
 		handle := m(func(wm *message.Message) ([]*message.Message, error) {
-			return nil, next.Handle(wm.Context(), incoming(wm))
+			was, ok := wm.Context().Value(messageKey{}).(*transport.Message)
+			if !ok {
+				return nil, errNoContext
+			}
+			return nil, next.Handle(wm.Context(), incoming(wm, was.Topic))
 		})
 		return subscribe.HandlerFunc(func(ctx context.Context, m *transport.Message) error {
 			made, err := handle(outgoing(ctx, m))
@@ -61,13 +72,10 @@ func outgoing(ctx context.Context, m *transport.Message) *message.Message {
 }
 
 // incoming makes a message of what a middleware lets through.
-func incoming(wm *message.Message) *transport.Message {
+func incoming(wm *message.Message, topic string) *transport.Message {
 	m := &transport.Message{
-		ID: wm.UUID, Topic: wm.Metadata[transport.HeaderTopic],
+		ID: wm.UUID, Topic: topic,
 		Headers: make(map[string]string, len(wm.Metadata)), Body: slices.Clone([]byte(wm.Payload)),
-	}
-	if was, ok := wm.Context().Value(messageKey{}).(*transport.Message); ok {
-		m.Topic = was.Topic
 	}
 	maps.Copy(m.Headers, wm.Metadata)
 	return m

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -37,9 +38,11 @@ func NoTx() Option { return func(p *publisher) { p.noTx = true } }
 // without one the message gets an id. Two kinds of messages get an id that is made
 // of UUID and topic, the same one each time, and keep the UUID in HeaderUUID: those
 // whose UUID is no UUID (a ULID, say), and those that came from a bus and are
-// passed on, because the id of the message that came is taken. Metadata with names
-// of headers that the bus sets (cap-msg-id and the like) are left out; cap-key is
-// the key of cap.WithKey.
+// passed on, because the id of the message that came is taken; a handler's group
+// and subscription go into the latter, so that each can pass on the same message.
+// Metadata with names of headers that the bus sets (cap-msg-id and the like) are
+// left out; cap-key is the key of cap.WithKey, cap-callback-name the topic of
+// cap.WithReplyTo.
 //
 // Errors are those of Bus.Publish. Close does nothing: the bus is stopped by who
 // made it.
@@ -75,7 +78,7 @@ func (p *publisher) publish(ctx context.Context, topic string, wm *message.Messa
 	if body.Body == nil {
 		body.Body = []byte{}
 	}
-	opts := options(topic, wm)
+	opts := options(ctx, topic, wm)
 	err := p.bus.Publish(ctx, nil, topic, body, opts...)
 	if p.noTx && errors.Is(err, cap.ErrNoTx) {
 		return p.bus.Publish(ctx, cap.NoTx, topic, body, opts...)
@@ -83,13 +86,19 @@ func (p *publisher) publish(ctx context.Context, topic string, wm *message.Messa
 	return err
 }
 
-func options(topic string, wm *message.Message) []cap.PublishOption {
+func options(ctx context.Context, topic string, wm *message.Message) []cap.PublishOption {
 	var opts []cap.PublishOption
 	for k, v := range wm.Metadata {
 		switch k {
 		case transport.HeaderID, transport.HeaderTopic, transport.HeaderType, transport.HeaderSentTime, transport.HeaderGroup, HeaderUUID:
 		case transport.HeaderKey:
-			opts = append(opts, cap.WithKey(v))
+			if v != "" {
+				opts = append(opts, cap.WithKey(v))
+			}
+		case transport.HeaderReplyTo:
+			if v != "" {
+				opts = append(opts, cap.WithReplyTo(v))
+			}
 		default:
 			opts = append(opts, cap.WithHeader(k, v))
 		}
@@ -97,16 +106,20 @@ func options(topic string, wm *message.Message) []cap.PublishOption {
 	if wm.UUID == "" {
 		return opts
 	}
-	_, err := storage.ParseID(wm.UUID)
-	if err == nil && wm.Metadata[transport.HeaderID] == "" {
+	from := []string{topic, wm.UUID}
+	if wm.Metadata[transport.HeaderID] != "" {
+		if info, ok := cap.InfoFromContext(ctx); ok {
+			from = append(from, info.Group, info.Subscriber)
+		}
+	} else if _, err := storage.ParseID(wm.UUID); err == nil {
 		return append(opts, cap.WithID(wm.UUID))
 	}
-	return append(opts, cap.WithID(derived(topic, wm.UUID)), cap.WithHeader(HeaderUUID, wm.UUID))
+	return append(opts, cap.WithID(derived(from)), cap.WithHeader(HeaderUUID, wm.UUID))
 }
 
 // derived is a UUID of version 8, which is for ids of one's own making.
-func derived(topic, uuid string) string {
-	sum := sha256.Sum256([]byte(topic + "\x00" + uuid))
+func derived(from []string) string {
+	sum := sha256.Sum256([]byte(strings.Join(from, "\x00")))
 	id := storage.ID(sum[:16])
 	id[6] = id[6]&0x0f | 0x80
 	id[8] = id[8]&0x3f | 0x80

@@ -58,7 +58,9 @@ type Config struct {
 	// to 16 MiB.
 	MaxMessageBytes int
 	// MaxAge is how long a message is kept for groups that do not take it; then
-	// it is deleted, with a Warn that counts. Zero: for ever.
+	// it is deleted by any Receive that runs, with a Warn that counts. It is for
+	// all groups and versions on the tables, whoever serves them: the shortest
+	// one counts. Zero: for ever.
 	MaxAge time.Duration
 	// Logger gets what no call can return. Defaults to slog.Default().
 	Logger *slog.Logger

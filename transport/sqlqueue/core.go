@@ -149,7 +149,7 @@ func (c *core) each(ctx context.Context, f func(scan func(...any) error) error, 
 	return c.failed(rows.Err())
 }
 
-// change runs f and counts the generation up, in a transaction that is alone.
+// change runs f and begins another generation, in a transaction that is alone.
 func (c *core) change(ctx context.Context, f func(exec func(query string, args ...any) error) error) error {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.RequestTimeout)
 	defer cancel()
@@ -162,7 +162,7 @@ func (c *core) change(ctx context.Context, f func(exec func(query string, args .
 		_, err := tx.ExecContext(ctx, query, unprepared(args)...)
 		return c.failed(err)
 	}
-	if err := exec(`UPDATE ` + c.tables.state + ` SET generation = generation + 1`); err != nil {
+	if err := exec(`UPDATE ` + c.tables.state + ` SET generation = ` + newGeneration); err != nil {
 		return err
 	}
 	if err := f(exec); err != nil {

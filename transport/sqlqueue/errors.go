@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/capbus/gocap/transport"
 )
 
@@ -69,8 +71,13 @@ func lasting(err error) error {
 }
 
 // ofTheData reports whether the server refused what it was given, so that other
-// messages may do better.
+// messages may do better. A setting of the connection that it refuses has the same
+// codes.
 func ofTheData(err error) bool {
+	var connect *pgconn.ConnectError
+	if errors.As(err, &connect) {
+		return false
+	}
 	s := sqlState(err)
 	return len(s) == 5 && (s[:2] == "22" || s[:2] == "23" || s[:2] == "54")
 }

@@ -111,6 +111,7 @@ func (r *receiver) run(ctx context.Context, deliver func(context.Context, []tran
 	defer end()
 	work.Go(func() { r.tellAll(last, open.Done()) })
 	work.Go(func() { r.beat(open) })
+	work.Go(func() { r.sweepNowAndThen(open) })
 	work.Go(func() {
 		for m := range msgs {
 			m.Ack() // the look goes on to its commit

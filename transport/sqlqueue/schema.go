@@ -10,6 +10,10 @@ import (
 // errEncoding: topics are compared as the bytes that they were sent as.
 var errEncoding = errors.New("the database must have encoding UTF8")
 
+// newGeneration is no count: tables that a backup or a standby has set back, or that
+// were made anew, would come to the same number again, with other groups.
+const newGeneration = `(pg_catalog.random() * 9e15)::bigint`
+
 // tables are the quoted names.
 type tables struct {
 	messages, deliveries, groups, bindings, receivers, state string
@@ -93,7 +97,7 @@ CREATE TABLE ` + t.deliveries + ` (
 	PRIMARY KEY (group_id, seq)
 ) WITH (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.2);
 CREATE TABLE ` + t.state + ` (generation bigint NOT NULL);
-INSERT INTO ` + t.state + ` VALUES (1);
+INSERT INTO ` + t.state + ` VALUES (` + newGeneration + `);
 END
 $gocap$`
 }

@@ -133,3 +133,15 @@ func TestADroppedGroupComesAgain(t *testing.T) {
 	eventually(t, "a message is sent", func() bool { return tr.Send(t.Context(), messages("2", "a.b", 1))[0] == nil })
 	in.ids(1)
 }
+
+// TestAnAddressThatTheServerRefuses is no fault of the messages, though the server
+// calls it an invalid value, as it does with those of columns.
+func TestAnAddressThatTheServerRefuses(t *testing.T) {
+	t.Parallel()
+	dsn := newDatabase(t)
+	wrong := with(t, dsn, "", "timezone=Mars")
+	err := open(t, sqlqueue.Config{DSN: wrong}).Send(t.Context(), messages("1", "a.b", 1))[0]
+	if !errors.Is(err, transport.ErrUnavailable) || errors.Is(err, transport.ErrRejected) {
+		t.Errorf("Send says %v", err)
+	}
+}

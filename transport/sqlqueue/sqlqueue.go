@@ -33,11 +33,12 @@
 //
 // No connection is held while nobody works. A Send uses one for each statement,
 // a Receive at most three at one moment: to look, to store answers, to renew the
-// lease. They come from a pool of its own (Config.DSN, at most Config.MaxConns) or
-// from a given one (Config.DB); with fewer, even with one, they wait for each
-// other, and leases may run out when the pool is shared with what keeps its
-// connections for long. Statements keep nothing in a session, so PgBouncer in
-// transaction mode may be in between.
+// lease; and now and then one Receive of a Transport another one, to delete what
+// nobody needs. They come from a pool of its own (Config.DSN, at most
+// Config.MaxConns) or from a given one (Config.DB); with fewer, even with one, they
+// wait for each other, and leases may run out when the pool is shared with what
+// keeps its connections for long. Statements keep nothing in a session, so PgBouncer
+// in transaction mode may be in between.
 package sqlqueue
 
 import (

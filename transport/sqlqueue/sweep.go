@@ -3,6 +3,8 @@ package sqlqueue
 import (
 	"context"
 	"time"
+
+	"github.com/capbus/gocap/internal/backoff"
 )
 
 const (
@@ -18,30 +20,61 @@ const (
 // left that was killed between its two looks (see receiver.ack).
 func (c Config) sweepEvery() time.Duration {
 	if c.MaxAge > 0 {
-		return min(sweepInterval, c.MaxAge/4)
+		return max(min(sweepInterval, c.MaxAge/4), c.Lease/4)
 	}
 	return sweepInterval
 }
 
-// sweep looks at the next messages in their order.
+// sweepNowAndThen does so until the context ends. The lease is renewed meanwhile: a
+// sweep may take long.
+func (r *receiver) sweepNowAndThen(ctx context.Context) {
+	for backoff.Sleep(ctx, r.cfg.sweepEvery()) {
+		r.sweep(ctx)
+	}
+}
+
+// sweep deletes what is too old, which comes first, however much it is. Then it looks
+// at the next messages in their order.
 func (r *receiver) sweep(ctx context.Context) {
 	if !r.sweeping.CompareAndSwap(false, true) {
 		return
 	}
 	defer r.sweeping.Store(false)
-	for range sweepPages {
-		more, err := r.sweepPage(ctx)
-		if err != nil || !more {
+	deleted := int64(0)
+	defer func() {
+		if deleted > 0 {
+			r.cfg.Logger.Warn("messages deleted that a group has not taken within Config.MaxAge", "transport", "sqlqueue", "count", deleted)
+		}
+	}()
+	for from, more := int64(0), r.cfg.MaxAge > 0; more; {
+		p, err := r.sweepPage(ctx, from)
+		if err != nil {
 			return // what cannot be reached now can be reached later
+		}
+		deleted += p.old
+		from, more = p.last, p.old == sweepRows
+	}
+	for range sweepPages {
+		p, err := r.sweepPage(ctx, r.swept.Load())
+		if err != nil {
+			return
+		}
+		deleted += p.old
+		r.swept.Store(p.last)
+		if p.rows < sweepRows {
+			r.swept.Store(0) // from the start again
+			return
 		}
 	}
 }
 
-// sweepPage deletes what nobody needs of the next messages. It reports whether
-// there are more.
-func (r *receiver) sweepPage(ctx context.Context) (bool, error) {
+// page is some messages in their order: the last seq, how many they are, and how many
+// were deleted by age.
+type page struct{ last, rows, old int64 }
+
+// sweepPage deletes what nobody needs of the messages behind a seq.
+func (r *receiver) sweepPage(ctx context.Context, from int64) (page, error) {
 	t := r.tables
-	// The rows: the last seq of the page, its length, messages deleted by age.
 	res, err := r.column(ctx, `WITH page AS MATERIALIZED (
 	SELECT seq, groups, $3::bigint > 0 AND added_at < clock_timestamp() - $3::bigint * interval '1 microsecond' AS old
 	FROM `+t.messages+` WHERE seq > $1::bigint ORDER BY seq LIMIT $2::bigint
@@ -55,17 +88,9 @@ func (r *receiver) sweepPage(ctx context.Context) (bool, error) {
 	DELETE FROM `+t.deliveries+` d USING needless n, unnest(n.groups) AS u WHERE d.group_id = u AND d.seq = n.seq
 )
 SELECT coalesce(max(seq), 0) FROM page UNION ALL SELECT count(*) FROM page UNION ALL SELECT count(*) FROM gone WHERE old`,
-		r.swept.Load(), sweepRows, r.cfg.MaxAge.Microseconds())
+		from, sweepRows, r.cfg.MaxAge.Microseconds())
 	if err != nil || len(res) != 3 {
-		return false, err
+		return page{}, err
 	}
-	if res[2] > 0 {
-		r.cfg.Logger.Warn("messages deleted that a group has not taken within Config.MaxAge", "transport", "sqlqueue", "count", res[2])
-	}
-	r.swept.Store(res[0])
-	if res[1] < sweepRows {
-		r.swept.Store(0) // from the start again
-		return false, nil
-	}
-	return true, nil
+	return page{last: res[0], rows: res[1], old: res[2]}, nil
 }

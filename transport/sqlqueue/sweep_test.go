@@ -3,6 +3,7 @@ package sqlqueue_test
 import (
 	"bytes"
 	"log/slog"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -72,4 +73,55 @@ func (s *safeBuffer) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.b.String()
+}
+
+// TestASweepThatIsHeldUp, here by a foreign transaction, costs no receiver its lease.
+func TestASweepThatIsHeldUp(t *testing.T) {
+	t.Parallel()
+	dsn := newDatabase(t)
+	tr := open(t, sqlqueue.Config{DSN: dsn, MaxAge: time.Second, Lease: time.Second})
+	declare(t, tr, "served", "deserted")
+	send(t, tr, newMessage("1", "a.b"))
+	d := db(t, dsn)
+	tx, err := d.BeginTx(t.Context(), nil)
+	must(t, err)
+	defer tx.Rollback()
+	_, err = tx.ExecContext(t.Context(), `SELECT FROM cap_queue_deliveries WHERE group_id = 2 FOR UPDATE`)
+	must(t, err)
+	in := receive(t, tr, source("served", 1))
+	in.ids(1)
+	eventually(t, "a sweep waits for the transaction", func() bool {
+		var n int
+		must(t, d.QueryRowContext(t.Context(), `SELECT count(*) FROM pg_stat_activity
+			WHERE datname = current_database() AND wait_event_type = 'Lock' AND state_change < clock_timestamp() - interval '2 s'`).Scan(&n))
+		return n > 0
+	})
+	send(t, tr, newMessage("2", "a.b"))
+	in.ids(1)
+	select {
+	case err := <-in.errs:
+		t.Errorf("the receiver was lost: %v", err)
+	default:
+	}
+	must(t, tx.Rollback())
+	eventually(t, "the rows are gone", func() bool { return count(t, d, "cap_queue_messages") == 0 })
+}
+
+// TestManyOldMessages are deleted by one sweep, so that they are bounded by MaxAge
+// however fast they come.
+func TestManyOldMessages(t *testing.T) {
+	t.Parallel()
+	const n = 25_000
+	dsn := newDatabase(t)
+	var log safeBuffer
+	tr := open(t, sqlqueue.Config{DSN: dsn, MaxAge: 8 * time.Second, Lease: time.Second, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	declare(t, tr, "deserted", "served")
+	run(t, dsn, `INSERT INTO cap_queue_messages (topic, message_id, headers, body, groups, added_at)
+		SELECT 'a.b', n::text, '', '', '{1}', clock_timestamp() - interval '1 hour' FROM generate_series(1, `+strconv.Itoa(n)+`) AS n`,
+		`INSERT INTO cap_queue_deliveries (group_id, seq, size) SELECT 1, seq, 0 FROM cap_queue_messages`)
+	receive(t, tr, source("served", 1))
+	eventually(t, "the log says how many are deleted", func() bool { return strings.Contains(log.String(), "count=") })
+	if said := log.String(); !strings.Contains(said, "count=25000") {
+		t.Errorf("the log says %q", said)
+	}
 }

@@ -116,20 +116,14 @@ func (r *receiver) nack(ctx context.Context, nacks []nack) error {
 	return nil
 }
 
-// beat renews the lease, until the context ends or the lease is lost. Now and then
-// it sweeps.
+// beat renews the lease, until the context ends or the lease is lost.
 func (r *receiver) beat(ctx context.Context) {
-	next := time.Now().Add(r.cfg.sweepEvery())
 	for backoff.Sleep(ctx, r.cfg.Lease/4) {
 		if !r.renew(ctx) {
 			if ctx.Err() == nil {
 				r.lose(errLeaseLost)
 			}
 			return
-		}
-		if time.Now().After(next) {
-			r.sweep(ctx)
-			next = time.Now().Add(r.cfg.sweepEvery())
 		}
 	}
 }

@@ -13,17 +13,28 @@ import (
 // another instance may have got them.
 const maxOwed = 1000
 
+// minAcking is the most acks that are not dealt with and are remembered, unless the
+// window is larger: some subscribers never end the context of a message.
+const minAcking = 100
+
 // item is one message of a subscription, from its arrival to its ack. Guarded by
 // the receiver's mutex, but for what does not change.
 type item struct {
 	r     *receiver
 	topic string
 
-	wm    *message.Message // the last that came of it
-	acked bool
+	wm     *message.Message // the last that came of it
+	ignore func() bool      // that its context ends; false: it has
+	acked  bool
 }
 
-func (it *item) key() string { return it.topic + "\x00" + it.wm.UUID }
+// came is called under the mutex.
+func (it *item) came(wm *message.Message) {
+	it.wm = wm
+	it.ignore = context.AfterFunc(wm.Context(), func() { it.gone(wm) })
+}
+
+func (it *item) key() string { return it.topic + "\x00" + idOf(it.wm) }
 
 // lost reports whether the subscriber has taken the message back: an ack counts for
 // nothing.
@@ -39,18 +50,18 @@ func (r *receiver) returned(topic string, wm *message.Message) bool {
 	it := r.held[key]
 	_, owed := r.owed[key]
 	switch {
-	case r.closed || wm.UUID == "":
+	case r.closed || idOf(wm) == "":
 		return false
 	case owed:
 		delete(r.owed, key)
-		it = &item{r: r, topic: topic, wm: wm}
+		it = &item{r: r, topic: topic}
+		it.came(wm)
 		it.ack()
 	case it != nil && it.lost():
-		it.wm = wm
+		it.came(wm)
 	default:
 		return false
 	}
-	context.AfterFunc(wm.Context(), func() { it.gone(wm) })
 	return true
 }
 
@@ -66,7 +77,9 @@ func (it *item) gone(wm *message.Message) {
 
 // ack is called under the mutex.
 func (it *item) ack() {
-	if it.wm.Context().Done() != nil { // else nobody says that it is dealt with
+	switch {
+	case it.wm.Context().Done() == nil: // nobody says that it is dealt with
+	case it.r.acking < max(cap(it.r.window), minAcking) || !it.ignore():
 		it.r.acking++
 	}
 	it.acked = true
@@ -115,7 +128,7 @@ func (d *delivery) Ack() error {
 			it.ack()
 			return nil
 		}
-		if it.wm.UUID == "" || len(it.r.owed) >= maxOwed {
+		if idOf(it.wm) == "" || len(it.r.owed) >= maxOwed {
 			return errNotInHand
 		}
 		it.r.owed[key] = struct{}{}

@@ -141,6 +141,9 @@ func (r *receiver) subscribe(ctx, life context.Context, src transport.Source) er
 			in := make(chan (<-chan *message.Message), 1)
 			err := r.t.call(ctx, r.t.cfg.SubscribeTimeout, fmt.Sprintf("subscribe to %q", topic), func() error {
 				c, err := r.sub.Subscribe(life, r.t.cfg.TopicName(topic))
+				if c == nil && err == nil {
+					err = errors.New("it returned no channel and no error")
+				}
 				in <- c
 				return err
 			})
@@ -188,12 +191,12 @@ func (r *receiver) admit(topic string, wm *message.Message) {
 	case <-r.ending:
 		return
 	}
-	it := &item{r: r, topic: topic, wm: wm}
+	it := &item{r: r, topic: topic}
 	r.mu.Lock()
+	it.came(wm)
 	r.held[it.key()] = it
 	r.queued = append(r.queued, it)
 	r.mu.Unlock()
-	context.AfterFunc(wm.Context(), func() { it.gone(wm) })
 	signal(r.arrived)
 }
 

@@ -126,8 +126,12 @@ func (s *sending) publish(ctx context.Context, b batch) {
 	}
 }
 
-// publishOnce calls Publish in a goroutine that keeps its place until it ends.
+// publishOnce calls Publish, unless the time is over, in a goroutine that keeps its
+// place until it ends.
 func (s *sending) publishOnce(ctx context.Context, b batch) error {
+	if ctx.Err() != nil {
+		return unavailable(fmt.Errorf("not published, others took the time of the Send: %w", context.Cause(ctx)))
+	}
 	select {
 	case s.t.slots <- struct{}{}:
 	case <-ctx.Done():

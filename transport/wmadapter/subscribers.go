@@ -41,6 +41,9 @@ func (p *perTopic) Subscribe(ctx context.Context, name string) (<-chan *message.
 	if err != nil {
 		return nil, err
 	}
+	if sub == nil {
+		return nil, errors.New("the function given to PerTopic returned nil")
+	}
 	p.mu.Lock()
 	closed := p.closed
 	p.subs = append(p.subs, sub)
@@ -60,7 +63,7 @@ func (p *perTopic) Close() error {
 	errs := make([]error, len(subs))
 	var all sync.WaitGroup
 	for i, sub := range subs {
-		all.Go(func() { guarded(sub.Close, func(err error) { errs[i] = err }) })
+		all.Go(func() { guarded(func() error { return sub.Close() }, func(err error) { errs[i] = err }) })
 	}
 	all.Wait()
 	return errors.Join(errs...)

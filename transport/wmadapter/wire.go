@@ -1,6 +1,7 @@
 package wmadapter
 
 import (
+	"cmp"
 	"maps"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -25,13 +26,10 @@ func outgoing(m *transport.Message) *message.Message {
 // that was subscribed to, unless that is a pattern.
 func incoming(wm *message.Message, topic string) *transport.Message {
 	m := &transport.Message{
-		ID: wm.Metadata[transport.HeaderID], Topic: wm.Metadata[transport.HeaderTopic],
+		ID: idOf(wm), Topic: wm.Metadata[transport.HeaderTopic],
 		Headers: make(map[string]string, len(wm.Metadata)+2), Body: append([]byte{}, wm.Payload...),
 	}
 	maps.Copy(m.Headers, wm.Metadata)
-	if m.ID == "" {
-		m.ID = wm.UUID
-	}
 	if m.Topic == "" && !transport.IsPattern(topic) {
 		m.Topic = topic
 	}
@@ -39,6 +37,8 @@ func incoming(wm *message.Message, topic string) *transport.Message {
 	setMissing(m.Headers, transport.HeaderTopic, m.Topic)
 	return m
 }
+
+func idOf(wm *message.Message) string { return cmp.Or(wm.Metadata[transport.HeaderID], wm.UUID) }
 
 func setMissing(h map[string]string, k, v string) {
 	if h[k] == "" && v != "" {
@@ -49,5 +49,5 @@ func setMissing(h map[string]string, k, v string) {
 // phantom reports whether a message is none: watermill-amqp hands out an empty one
 // when its queue is deleted.
 func phantom(wm *message.Message) bool {
-	return wm == nil || wm.UUID == "" && wm.Metadata[transport.HeaderID] == "" && len(wm.Payload) == 0
+	return wm == nil || idOf(wm) == "" && len(wm.Payload) == 0
 }
