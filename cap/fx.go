@@ -139,5 +139,6 @@ func groupTag(ctor any) (string, error) {
 	case ok && t.Out(0) == reflect.TypeFor[[]subscribe.Subscription]():
 		return `group:"cap.handlers,flatten"`, nil
 	}
-	return "", errors.New(t.String() + " does not return a subscribe.Subscription or a slice of them, and optionally an error")
+	return "", errors.New(t.String() + " does not return a subscribe.Subscription or a slice of them, and optionally an error; " +
+		"of a struct with tags, subscribe.Tagged makes them")
 }
