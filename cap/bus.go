@@ -138,12 +138,15 @@ func (b *Bus) Run(ctx context.Context) error {
 // Migrate makes or changes the tables, as Start does. On a storage without
 // tables it does nothing.
 func (b *Bus) Migrate(ctx context.Context) error {
-	m, ok := b.opts.Storage.(storage.Migrator)
-	if !ok {
-		return nil
-	}
-	if err := m.Migrate(ctx); err != nil {
+	if err := b.migrate(ctx); err != nil {
 		return fmt.Errorf("cap: migrate: %w", err)
+	}
+	return nil
+}
+
+func (b *Bus) migrate(ctx context.Context) error {
+	if m, ok := b.opts.Storage.(storage.Migrator); ok {
+		return m.Migrate(ctx)
 	}
 	return nil
 }

@@ -73,7 +73,7 @@ func (b *Bus) prepare(ctx context.Context) (*engines, error) {
 
 func (b *Bus) join(ctx context.Context, e *engines, subs []subscribe.Subscription) error {
 	if !b.opts.SkipMigrations {
-		if err := b.Migrate(ctx); err != nil {
+		if err := b.migrate(ctx); err != nil {
 			return err
 		}
 	}

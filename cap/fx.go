@@ -188,5 +188,6 @@ func isSlice(ctor any) (bool, error) {
 			return true, nil
 		}
 	}
-	return false, errors.New(t.String() + " does not return a subscribe.Subscription or a slice of them, and optionally an error")
+	return false, errors.New(t.String() + " does not return a subscribe.Subscription or a slice of them, and optionally an error; " +
+		"of a struct with tags, subscribe.Tagged makes them")
 }

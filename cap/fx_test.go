@@ -205,7 +205,7 @@ func TestErrorsOfTheModuleNameTheField(t *testing.T) {
 		"a value":          {[]fx.Option{cap.Handlers(sub())}, []string{"subscribe.Subscription is not a constructor"}},
 		"no result":        {[]fx.Option{cap.Handlers(func() {})}, []string{"func() does not return a subscribe.Subscription"}},
 		"only an error":    {[]fx.Option{cap.Handlers(func() error { return nil })}, []string{"func() error does not return"}},
-		"wrong result":     {[]fx.Option{cap.Handlers(func() int { return 1 })}, []string{"func() int does not return a subscribe.Subscription or a slice"}},
+		"wrong result":     {[]fx.Option{cap.Handlers(func() int { return 1 })}, []string{"func() int does not return a subscribe.Subscription or a slice", "subscribe.Tagged"}},
 		"wrong second":     {[]fx.Option{cap.Handlers(func() (subscribe.Subscription, int) { return sub(), 1 })}, []string{"does not return"}},
 		"without a module": {[]fx.Option{cap.Handlers(sub)}, []string{"cap: Handlers: there is no *cap.Bus", "fx.Provide(cap.Module)"}},
 	} {
