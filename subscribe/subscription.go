@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/capbus/gocap/transport"
 )
@@ -179,6 +180,9 @@ func (s Subscription) Validate() error {
 		if strings.ToValidUTF8(n.name, "") != n.name || strings.ContainsRune(n.name, 0) {
 			errs = append(errs, fmt.Errorf("%s %q is not valid UTF-8 without NUL", n.what, n.name))
 		}
+	}
+	if strings.ContainsFunc(s.group, unicode.IsControl) { // RabbitMQ takes a queue of another name for it
+		errs = append(errs, fmt.Errorf("group %q has a control character; leave it out", s.group))
 	}
 	if len(errs) == 0 {
 		return nil

@@ -32,6 +32,7 @@ func TestBadSubscriptionsSayWhatIsWrongAndWhereTheyAre(t *testing.T) {
 		"group of bad UTF-8": {subscribe.To("t", nothing, subscribe.Group("\xff")), []string{"group", "UTF-8"}},
 		"empty name":         {subscribe.To("t", nothing, subscribe.Name("")), []string{"Name: the name is empty"}},
 		"long name":          {subscribe.To("t", nothing, subscribe.Name(long)), []string{"name has 256 bytes"}},
+		"group with newline": {subscribe.To("t", nothing, subscribe.Group("a\n")), []string{"group", "control character"}},
 		"name with NUL":      {subscribe.To("t", nothing, subscribe.Name("\x00")), []string{"name", "NUL"}},
 		"concurrency 0":      {subscribe.To("t", nothing, subscribe.Concurrency(0)), []string{"Concurrency: 0 is not at least 1"}},
 		"timeout 0":          {subscribe.To("t", nothing, subscribe.Timeout(0)), []string{"Timeout: 0s is not positive"}},
