@@ -91,8 +91,13 @@ func workIsolated(t *testing.T, open func(level string) *gormstore.Store, level 
 		// A transaction with a higher level than READ COMMITTED would conflict with
 		// those beside it.
 		var n int
-		err := tx.Raw("SELECT n FROM total").Scan(&n).Error
-		return errors.Join(err, tx.Exec("UPDATE total SET n = n + 1").Error, tx.Exec("INSERT INTO effects VALUES (?)", o.ID).Error)
+		if err := tx.Raw("SELECT n FROM total").Scan(&n).Error; err != nil {
+			return err
+		}
+		if err := tx.Exec("UPDATE total SET n = n + 1").Error; err != nil {
+			return err
+		}
+		return tx.Exec("INSERT INTO effects VALUES (?)", o.ID).Error
 	}))
 	hurry := func(o *cap.Options) {
 		o.CollectorCleaningInterval, o.SucceedMessageExpiredAfter, o.Concurrency = 10*time.Millisecond, 500*time.Millisecond, 2
