@@ -81,24 +81,7 @@ func workIsolated(t *testing.T, open func(level string) *gormstore.Store, level 
 	t.Helper()
 	q := memqueue.New(memqueue.Config{})
 	var plain, conflicts journal
-	once := inGroup("order.placed", gormstore.Handle(func(ctx context.Context, tx *gorm.DB, o order) error {
-		switch info, _ := cap.InfoFromContext(ctx); {
-		case info.Attempt == 1:
-			return errRollback
-		case info.Attempt > 2:
-			conflicts.add(o.ID)
-		}
-		// A transaction with a higher level than READ COMMITTED would conflict with
-		// those beside it.
-		var n int
-		if err := tx.Raw("SELECT n FROM total").Scan(&n).Error; err != nil {
-			return err
-		}
-		if err := tx.Exec("UPDATE total SET n = n + 1").Error; err != nil {
-			return err
-		}
-		return tx.Exec("INSERT INTO effects VALUES (?)", o.ID).Error
-	}))
+	once := counting(&conflicts)
 	hurry := func(o *cap.Options) {
 		o.CollectorCleaningInterval, o.SucceedMessageExpiredAfter, o.Concurrency = 10*time.Millisecond, 500*time.Millisecond, 2
 	}
@@ -138,6 +121,28 @@ func workIsolated(t *testing.T, open func(level string) *gormstore.Store, level 
 	eventually(t, "what has expired is deleted", func() bool {
 		return number(t, eyes, "SELECT (SELECT count(*) FROM cap_published) + (SELECT count(*) FROM cap_received)") == 0
 	})
+}
+
+// counting is a handler that fails at first, and then counts in a row that all
+// have in common: a transaction with a higher level than READ COMMITTED would
+// conflict with those beside it.
+func counting(conflicts *journal) subscribe.Subscription {
+	return inGroup("order.placed", gormstore.Handle(func(ctx context.Context, tx *gorm.DB, o order) error {
+		switch info, _ := cap.InfoFromContext(ctx); {
+		case info.Attempt == 1:
+			return errRollback
+		case info.Attempt > 2:
+			conflicts.add(o.ID)
+		}
+		var n int
+		if err := tx.Raw("SELECT n FROM total").Scan(&n).Error; err != nil {
+			return err
+		}
+		if err := tx.Exec("UPDATE total SET n = n + 1").Error; err != nil {
+			return err
+		}
+		return tx.Exec("INSERT INTO effects VALUES (?)", o.ID).Error
+	}))
 }
 
 // placeAgain places an order, again when the application's own transaction was
