@@ -80,19 +80,16 @@ func TestC155Isolation(t *testing.T) {
 func workIsolated(t *testing.T, open func(level string) *gormstore.Store, level string) {
 	t.Helper()
 	q := memqueue.New(memqueue.Config{})
-	var plain journal
-	once := inGroup("order.placed", gormstore.Handle(func(ctx context.Context, tx *gorm.DB, o order) error {
-		if info, _ := cap.InfoFromContext(ctx); info.Attempt == 1 {
-			return errRollback
-		}
-		return tx.Exec("INSERT INTO effects VALUES (?)", o.ID).Error
-	}))
+	var plain, conflicts journal
+	once := counting(&conflicts)
 	hurry := func(o *cap.Options) {
 		o.CollectorCleaningInterval, o.SucceedMessageExpiredAfter, o.Concurrency = 10*time.Millisecond, 500*time.Millisecond, 2
 	}
 	eyes := open("").DB()
 	must(t, eyes.Exec("CREATE TABLE orders (id varchar(40) PRIMARY KEY)").Error)
 	must(t, eyes.Exec("CREATE TABLE effects (id varchar(40))").Error)
+	must(t, eyes.Exec("CREATE TABLE total (n integer)").Error)
+	must(t, eyes.Exec("INSERT INTO total VALUES (0)").Error)
 	var buses []*cap.Bus
 	stores := []*gormstore.Store{open(level), open(level)}
 	for _, store := range stores {
@@ -118,9 +115,34 @@ func workIsolated(t *testing.T, open func(level string) *gormstore.Store, level 
 	settled(t, eyes, window)
 	plain.exactly(t, want)
 	eachOnce(t, eyes)
+	if n := number(t, eyes, "SELECT n FROM total"); n != len(want) || conflicts.len() > 0 {
+		t.Errorf("%d effects were counted, want %d; conflicts failed %d attempts", n, len(want), conflicts.len())
+	}
 	eventually(t, "what has expired is deleted", func() bool {
 		return number(t, eyes, "SELECT (SELECT count(*) FROM cap_published) + (SELECT count(*) FROM cap_received)") == 0
 	})
+}
+
+// counting is a handler that fails at first, and then counts in a row that all
+// have in common: a transaction with a higher level than READ COMMITTED would
+// conflict with those beside it.
+func counting(conflicts *journal) subscribe.Subscription {
+	return inGroup("order.placed", gormstore.Handle(func(ctx context.Context, tx *gorm.DB, o order) error {
+		switch info, _ := cap.InfoFromContext(ctx); {
+		case info.Attempt == 1:
+			return errRollback
+		case info.Attempt > 2:
+			conflicts.add(o.ID)
+		}
+		var n int
+		if err := tx.Raw("SELECT n FROM total").Scan(&n).Error; err != nil {
+			return err
+		}
+		if err := tx.Exec("UPDATE total SET n = n + 1").Error; err != nil {
+			return err
+		}
+		return tx.Exec("INSERT INTO effects VALUES (?)", o.ID).Error
+	}))
 }
 
 // placeAgain places an order, again when the application's own transaction was

@@ -11,6 +11,7 @@ import (
 	amqp091 "github.com/rabbitmq/amqp091-go"
 
 	"github.com/capbus/gocap/cap"
+	"github.com/capbus/gocap/internal/testenv"
 )
 
 // TestC078TopologyIsDeleted, and case C106: somebody deletes the queue, the
@@ -145,4 +146,48 @@ func (r *rabbit) second(t *testing.T) *rabbit {
 	other := rabbitOf(r.url, r.version)
 	t.Cleanup(func() { must(t, other.Close()) })
 	return other
+}
+
+// TestC094OversizeOnRabbitMQ: a broker that closes the channel for a message that
+// is larger than it allows gets all others; the large one ends failed at once, with the
+// broker's reason.
+func TestC094OversizeOnRabbitMQ(t *testing.T) {
+	t.Parallel()
+	r := rabbitAt(t, testenv.StartRabbitMQ(t, "max_message_size=65536").DSN)
+	var j journal
+	failed := make(chan cap.FailedInfo, 10)
+	s := siteOnPostgres(t)
+	bus := begun(t, made(t, s.store, nil, r.options, serving(inHandled("#", j.handle)), func(o *cap.Options) {
+		o.FailedThresholdCallback = func(_ context.Context, info cap.FailedInfo) { failed <- info }
+	}))
+	big := strings.Repeat("x", 100_000)
+	var want []string
+	must(t, bus.InTx(t.Context(), func(ctx context.Context, tx cap.Tx) error {
+		for i := range 100 {
+			if i == 50 {
+				if err := bus.Publish(ctx, tx, "t", big); err != nil {
+					return err
+				}
+			}
+			want = append(want, fmt.Sprint(i))
+			if err := bus.Publish(ctx, tx, []string{"t", "other"}[i%2], fmt.Sprint(i)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	j.wait(t, len(want))
+	select {
+	case info := <-failed:
+		if info.Attempts != 1 || !strings.Contains(info.LastError, "65536") {
+			t.Errorf("after %d attempts: %s", info.Attempts, info.LastError)
+		}
+	case <-time.After(patience):
+		t.Fatal("the large message does not end")
+	}
+	settled(t, s.store.DB(), window)
+	j.exactly(t, want)
+	if n := number(t, s.store.DB(), "SELECT count(*) FROM cap_published WHERE retries > 0"); n != 1 || len(failed) > 0 {
+		t.Errorf("%d messages were charged with an attempt, want the large one; %d further callbacks", n, len(failed))
+	}
 }
