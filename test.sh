@@ -63,7 +63,7 @@ done
 # Go, because tests start and kill servers of their own in the same way.
 go build -o bin/services ./internal/cmd/services
 export CGO_ENABLED=1
-test=(go test -race -shuffle=on -timeout=10m)
+test=(go test -race -shuffle=on -timeout=15m)
 if ((${#packages[@]} == 0)); then
 	exec bin/services "${test[@]}" "$@"
 fi
