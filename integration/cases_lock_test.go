@@ -35,9 +35,9 @@ func TestC053LockTableIsBroken(t *testing.T) {
 		bus := begun(t, made(t, store, memqueue.New(memqueue.Config{}), serving(inGroup("t", j.handle)), locking, logTo(&log, slog.LevelWarn)))
 		want := leftBehind(t, store, 0, 10)
 		j.wait(t, len(want))
+		before := strings.Count(log.String(), "\n")
 		must(t, store.DB().Exec("ALTER TABLE cap_lock RENAME TO away_lock").Error)
 		want = append(want, leftBehind(t, store, 10, 20)...)
-		before := strings.Count(log.String(), "\n")
 		const broken = 2 * time.Second
 		end := time.After(broken)
 		own := publishAll(t, bus, "t", 100, 150)

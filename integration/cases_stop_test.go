@@ -134,7 +134,7 @@ func TestC175StopTimeoutOfFx(t *testing.T) {
 		err := db.Exec("SELECT 1").Error // the database is open still
 		log.note(fmt.Sprintf("handler ended: %v, database %v", context.Cause(ctx), err))
 		return ctx.Err()
-	}, fx.StopTimeout(3*time.Second), fx.Invoke(func(lc fx.Lifecycle) {
+	}, fx.StopTimeout(6*time.Second), fx.Invoke(func(lc fx.Lifecycle) {
 		lc.Append(fx.StopHook(func() { <-time.After(500 * time.Millisecond) })) // it runs before ours and eats its time
 	}))
 	must(t, app.Start(t.Context()))

@@ -145,7 +145,7 @@ func opening(s *gormstore.Store, err error) (storage.Storage, func() error, erro
 
 func deleteFromRabbit(t *testing.T, version string) {
 	t.Helper()
-	(&rabbit{}).raw(t, func(ch *amqp091.Channel) {
+	(&rabbit{url: testenv.RabbitMQ()}).raw(t, func(ch *amqp091.Channel) {
 		_, err := ch.QueueDelete(matrixGroup+"."+version, false, false, false)
 		must(t, err)
 		must(t, ch.ExchangeDelete("gocap-matrix."+version, false, false))
