@@ -76,40 +76,60 @@ func (t *trails) note(given, marked []storage.Lane, seen []int, kept []candidate
 	}
 }
 
-// alongTrails is candidates of lanes by their due times.
+// alongTrails is candidates of lanes by their due times: first along their trails,
+// and from the start in lanes that have none, or whose trail has ended.
 func (m *member) alongTrails(ctx context.Context, db querier, q storage.Query, some bool) ([]candidate, error) {
-	marked, pairs, rest := m.trails.follow(q.Lanes)
-	if !some || len(pairs) == 0 {
-		lanes := make([]storage.Lane, len(rest))
-		for i, lane := range rest {
-			lanes[i] = q.Lanes[lane]
-		}
-		more, err := m.orphanage(ctx, db, storage.Query{Lanes: lanes})
-		if err != nil {
-			return nil, err
-		}
-		for _, p := range more {
-			p.lane = rest[p.lane]
-			pairs = append(pairs, p)
+	given := q.Lanes
+	marked, on, rest := m.trails.follow(given)
+	var found []candidate
+	if some && len(on) > 0 {
+		return append(found, candidate{pair: on[0]}), nil
+	}
+	seen := make([]int, len(given))
+	q.Lanes = marked
+	if err := m.walk(ctx, db, &found, q, on); err != nil {
+		return nil, err
+	}
+	for _, c := range found {
+		seen[c.lane]++
+	}
+	for _, p := range on {
+		if seen[p.lane] < given[p.lane].Limit {
+			marked[p.lane], seen[p.lane] = given[p.lane], 0
+			rest = append(rest, p.lane)
 		}
 	}
-	var found []candidate
+	pairs, err := m.orphans(ctx, db, given, rest)
+	if err != nil {
+		return nil, err
+	}
 	if some {
 		for _, p := range pairs {
 			found = append(found, candidate{pair: p})
 		}
 		return found, nil
 	}
-	given := q.Lanes
-	q.Lanes = marked
+	along := len(found)
 	if err := m.walk(ctx, db, &found, q, pairs); err != nil {
 		return nil, err
 	}
-	seen := make([]int, len(q.Lanes))
-	for _, c := range found {
+	for _, c := range found[along:] {
 		seen[c.lane]++
 	}
 	kept := withinLimits(found, q)
 	m.trails.note(given, marked, seen, kept)
 	return kept, nil
+}
+
+// orphans is orphanage of some of the lanes.
+func (m *member) orphans(ctx context.Context, db querier, lanes []storage.Lane, which []int) ([]pair, error) {
+	part := make([]storage.Lane, len(which))
+	for i, lane := range which {
+		part[i] = lanes[lane]
+	}
+	pairs, err := m.orphanage(ctx, db, storage.Query{Lanes: part})
+	for i := range pairs {
+		pairs[i].lane = which[pairs[i].lane]
+	}
+	return pairs, err
 }
