@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"strconv"
 	"strings"
 
 	"github.com/capbus/gocap/storage"
@@ -50,34 +51,60 @@ func (d *postgres) insertOutbox(recs []*storage.Record) query {
 	return query{text, a.args}
 }
 
+// insertInbox gives headers and bodies one parameter each, and all the other
+// values one a column: to read a parameter for each value takes the server longer
+// than to store the rows.
 func (d *postgres) insertInbox(ctx context.Context, tx conn, rows []inboxRow, inserted idSet) error {
-	a := pgArgs{args: make([]any, 0, 13*len(rows))}
-	var sb strings.Builder
-	for i, r := range rows {
-		if i > 0 {
-			sb.WriteString(`, `)
+	var a pgArgs
+	column := func(typ string, of func(inboxRow) string) string {
+		parts := make([]string, len(rows))
+		for i, r := range rows {
+			parts[i] = of(r)
 		}
-		sb.WriteString(`(` + a.add(r.ID.String(), "uuid") + `, ` + a.add(r.version, "text") + `, ` + a.add(r.Group, "text") +
-			`, ` + a.add(r.Subscriber, "text") + `, ` + a.add(pgText(r.Topic), "text") + `, ` + a.add([]byte(r.key), "bytea") +
-			`, ` + a.add(ownerOf(r.owner), "bigint") + `, ` + a.add(bytesOf(r.Headers), "bytea") + `, ` + a.add(bytesOf(r.Body), "bytea") +
-			`, ` + a.add(int64(r.status), "smallint") + `, ` + a.add(r.fault, "text"))
-		if r.due {
-			sb.WriteString(`, ` + pgClock)
-		} else {
-			sb.WriteString(`, NULL`)
+		return a.add(`{`+strings.Join(parts, ",")+`}`, typ+`[]`)
+	}
+	number := func(of func(inboxRow) int64) string {
+		return column("bigint", func(r inboxRow) string { return strconv.FormatInt(of(r), 10) })
+	}
+	list := func(of func(inboxRow) []byte) string {
+		parts := make([]string, len(rows))
+		for i, r := range rows {
+			parts[i] = a.add(bytesOf(of(r)), "bytea")
 		}
-		if r.keep >= 0 {
-			sb.WriteString(`, ` + pgClock + ` + ` + pgSpan(a.add(r.keep, "bigint")))
-		} else {
-			sb.WriteString(`, NULL`)
-		}
-		sb.WriteString(`, ` + pgClock + `, ` + pgClock + `, ` + a.add(keyOf(r.Key), "bytea") + `)`)
+		return `ARRAY[` + strings.Join(parts, ",") + `]`
+	}
+	columns := []string{
+		column("uuid", func(r inboxRow) string { return r.ID.String() }),
+		column("text", func(r inboxRow) string { return pgQuoted(r.version) }),
+		column("text", func(r inboxRow) string { return pgQuoted(r.Group) }),
+		column("text", func(r inboxRow) string { return pgQuoted(r.Subscriber) }),
+		column("text", func(r inboxRow) string { return pgQuoted(pgText(r.Topic)) }),
+		column("bytea", func(r inboxRow) string { return pgHex(r.key) }),
+		column("bytea", func(r inboxRow) string { return pgHex(r.Key) }),
+		column("text", func(r inboxRow) string { return pgQuoted(r.fault) }),
+		column("boolean", func(r inboxRow) string { return strconv.FormatBool(r.due) }),
+		number(func(r inboxRow) int64 { return r.owner }),
+		number(func(r inboxRow) int64 { return int64(r.status) }),
+		number(func(r inboxRow) int64 { return r.keep }),
+		list(func(r inboxRow) []byte { return r.Headers }),
+		list(func(r inboxRow) []byte { return r.Body }),
 	}
 	return d.own(`INSERT INTO `+d.received+` (id, version, group_name, subscriber, name, message_id, owner, headers, body,`+
-		` status, last_error, due_at, expires_at, added_at, updated_at, ordering_key) VALUES `+sb.String()+
+		` status, last_error, due_at, expires_at, added_at, updated_at, ordering_key)`+
+		` SELECT id, ver, grp, sub, topic, mid, nullif(owner, 0), headers, body, status, fault, CASE WHEN due THEN `+pgClock+` END,`+
+		` CASE WHEN keep >= 0 THEN `+pgClock+` + `+pgSpan("keep")+` END, `+pgClock+`, `+pgClock+`, nullif(okey, ''::bytea)`+
+		` FROM unnest(`+strings.Join(columns, ", ")+`) AS r(id, ver, grp, sub, topic, mid, okey, fault, due, owner, status, keep, headers, body)`+
 		` ON CONFLICT (version, group_name, subscriber, name, message_id) DO NOTHING RETURNING uuid_send(id)`, a).
 		ids(ctx, tx, inserted)
 }
+
+// pgQuoted is a text as an element of an array that is one parameter.
+func pgQuoted(s string) string {
+	return `"` + strings.ReplaceAll(strings.ReplaceAll(s, `\`, `\\`), `"`, `\"`) + `"`
+}
+
+// pgHex is a bytea as an element of an array that is one parameter.
+func pgHex(s string) string { return `"\\x` + hex.EncodeToString([]byte(s)) + `"` }
 
 // pgText makes a topic from outside fit for a text in an index: a broker delivers
 // any bytes, and as many as it likes. What is too long keeps its beginning, and
