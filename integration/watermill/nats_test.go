@@ -2,6 +2,7 @@ package watermill
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -61,7 +62,7 @@ func openNATSAt(tb testing.TB, url string) wmadapter.Config {
 			if err != nil {
 				return nil, err
 			}
-			return wmnats.NewSubscriber(wmnats.SubscriberConfig{
+			sub, err := wmnats.NewSubscriber(wmnats.SubscriberConfig{
 				URL: url, NatsOptions: again, Unmarshaler: marshaler, QueueGroupPrefix: name, AckWaitTimeout: 5 * time.Second,
 				JetStream: wmnats.JetStreamConfig{
 					DurablePrefix: name,
@@ -69,7 +70,55 @@ func openNATSAt(tb testing.TB, url string) wmadapter.Config {
 					SubscribeOptions: []nats.SubOpt{nats.ManualAck(), nats.AckExplicit()},
 				},
 			}, watermill.NopLogger{})
+			if err != nil {
+				return nil, err
+			}
+			return &leaving{Subscriber: sub, left: make(chan struct{})}, nil
 		}),
 		Check: func(ctx context.Context) error { return conn.FlushWithContext(ctx) },
 	}
+}
+
+// leaving takes nothing more before its Subscriber closes. That of watermill-nats
+// closes its channel whatever is being sent on it, which is a data race with a
+// message that is received meanwhile.
+type leaving struct {
+	message.Subscriber
+
+	left   chan struct{}
+	leave  sync.Once
+	relays sync.WaitGroup
+}
+
+func (l *leaving) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
+	in, err := l.Subscriber.Subscribe(ctx, topic)
+	if err != nil {
+		return nil, err
+	}
+	out := make(chan *message.Message)
+	l.relays.Go(func() {
+		defer close(out)
+		for {
+			select {
+			case wm, open := <-in:
+				if !open {
+					return
+				}
+				select {
+				case out <- wm:
+				case <-l.left:
+					return // unanswered, it comes again
+				}
+			case <-l.left:
+				return
+			}
+		}
+	})
+	return out, nil
+}
+
+func (l *leaving) Close() error {
+	l.leave.Do(func() { close(l.left) })
+	l.relays.Wait()
+	return l.Subscriber.Close()
 }
